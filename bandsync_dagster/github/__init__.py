@@ -1,0 +1,1 @@
+"""GitHub's API as bandsync uses it: requests, quota, typed errors, parsed rows. Knows neither Dagster nor the store."""
