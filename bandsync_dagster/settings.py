@@ -1,5 +1,6 @@
-"""Settings: every environment variable bandsync knows, checked and typed. Reads nothing by itself: the caller hands in
-the environment. What the values are used for is said where they are used.
+"""Every environment variable bandsync knows, checked and typed.
+
+Reads nothing by itself: the caller hands in the environment. What the values do is said where they are used.
 """
 
 import math
@@ -185,7 +186,7 @@ def _github_url(text: str) -> str:
     address = urlsplit(text)
     if address.scheme not in {"https", "http"} or not address.hostname or address.query or address.fragment:
         raise ValueError(
-            f"not the address of an API; write {DEFAULT_GITHUB_URL}, or https://HOST/api/v3 for GitHub Enterprise Server"
+            f"not an API's address; write {DEFAULT_GITHUB_URL}, or https://HOST/api/v3 for GitHub Enterprise Server"
         )
     if address.username or address.password:
         raise ValueError("holds a user name or password; remove it and set GITHUB_TOKEN")
