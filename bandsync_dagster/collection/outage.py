@@ -1,0 +1,43 @@
+"""Waiting out a store that is away: one rule for batches, for the life of a sync and for the quota ledger."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from bandsync_dagster.store.engine import transient
+from bandsync_dagster.store.errors import StoreError
+
+Sleep = Callable[[float], Awaitable[object]]
+Result = TypeVar("Result")
+
+BACKOFF = (2.0, 4.0, 8.0, 16.0, 32.0)
+STORE_ERRORS = (StoreError, SQLAlchemyError)
+
+
+def _ignore() -> None:
+    """Nothing needs to be noted."""
+
+
+async def persist(
+    call: Callable[[], Result],
+    *,
+    sleep: Sleep = asyncio.sleep,
+    delays: tuple[float, ...] = BACKOFF,
+    on_retry: Callable[[], None] = _ignore,
+) -> Result:
+    """Make a call to the store in a thread, again after each delay while the store is away.
+
+    Raises:
+        StoreError: The store is still away after the last delay, or it objects to the call itself.
+    """
+    for delay in delays:
+        try:
+            return await asyncio.to_thread(call)
+        except STORE_ERRORS as error:
+            if not transient(error):
+                raise
+        on_retry()
+        await sleep(delay)
+    return await asyncio.to_thread(call)

@@ -1,0 +1,300 @@
+"""From pages to transactions: the bounded queue, the batcher and the writer of one stage. Knows nothing of GitHub.
+
+    put(page) ──> queue, bounded in rows ──> batch by size or age ──> sink.write in a thread, one batch at a time
+        ^                                                                    │ store away: 2, 4, 8, 16, 32 s, same batch
+        └── waits while there is no room for another page like it            └ still away: sink.set_aside, then the error
+
+A page is atomic: its position and job totals travel with its last row, however the page is cut into batches. Batches
+leave in the order in which pages came. Whatever was put is written before the block is left, also when it is left by
+cancellation or an error.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol
+
+from bandsync_dagster.collection.metrics import PipelineMetrics
+from bandsync_dagster.collection.outage import BACKOFF, STORE_ERRORS, Sleep, persist
+from bandsync_dagster.store.engine import transient
+from bandsync_dagster.store.writes import Batch, Written
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows that came together, and what may be claimed once they are stored.
+
+    Attributes:
+        rows: Mappings from column name to value.
+        position: The stage's checkpoint after this page; None leaves the checkpoint where it is.
+        job_totals: Rows of `job_totals` for verifications whose jobs are complete with this page.
+    """
+
+    rows: Sequence[Row]
+    position: Mapping[str, Any] | None = None
+    job_totals: Sequence[Row] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOptions:
+    """How many rows make a batch, how old its oldest may get, and how many may wait.
+
+    Attributes:
+        max_size: A batch never holds more rows than this.
+        max_age: Seconds after which a batch leaves although it is not full.
+        queue_size: Rows that may wait in the queue; at most `queue_size + max_size` rows are held in memory.
+        backoff: Seconds between attempts to write while the store is away.
+    """
+
+    max_size: int = 500
+    max_age: float = 5.0
+    queue_size: int = 2_000
+    backoff: tuple[float, ...] = BACKOFF
+
+    def __post_init__(self) -> None:
+        """Refuse sizes with which nothing would ever be written."""
+        if self.max_size < 1 or self.max_age <= 0:
+            raise ValueError(f"batch size {self.max_size} and age {self.max_age} must be positive")
+        if self.queue_size < self.max_size:
+            raise ValueError(
+                f"queue size {self.queue_size} is smaller than the batch size {self.max_size}: no batch would ever fill"
+            )
+
+
+class Sink(Protocol):
+    """Where batches go."""
+
+    def seal(self, rows: Sequence[Row], position: Mapping[str, Any] | None, job_totals: Sequence[Row]) -> Batch:
+        """Give the batch its number; from here on it is the same batch at every attempt."""
+        ...
+
+    def write(self, batch: Batch) -> Written:
+        """Write the batch in one transaction. Called in a thread."""
+        ...
+
+    def set_aside(self, batch: Batch) -> None:
+        """Keep a batch that the store would not take, if there is anywhere to keep it. Called in a thread."""
+        ...
+
+
+@dataclass(slots=True)
+class _Queued:
+    """A page in the queue: when it came, and how many of its rows have left already."""
+
+    page: Page
+    since: float
+    taken: int = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.page.rows) - self.taken
+
+
+@dataclass(slots=True)
+class _Load:
+    """A batch in the making."""
+
+    rows: list[Row] = field(default_factory=list[Row])
+    position: Mapping[str, Any] | None = None
+    job_totals: list[Row] = field(default_factory=list[Row])
+
+    def add(self, queued: _Queued, room: int) -> bool:
+        """Add up to `room` rows; with the last of the page also its claims. Returns whether the page is used up."""
+        rows = queued.page.rows
+        end = min(queued.taken + room, len(rows))
+        self.rows.extend(rows[queued.taken : end])
+        queued.taken = end
+        if end < len(rows):
+            return False
+        self.job_totals.extend(queued.page.job_totals)
+        self.position = self.position if queued.page.position is None else queued.page.position
+        return True
+
+
+class Pipeline:
+    """Takes pages from any number of producers and writes them in batches. Use it as an asynchronous context manager.
+
+    Args:
+        sink: Where batches go.
+        options: Sizes, ages and waits.
+        sleep: Waits for a number of seconds; the batch's age and the backoff are measured with it.
+        timer: Seconds on a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        options: PipelineOptions | None = None,
+        *,
+        sleep: Sleep = asyncio.sleep,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.metrics = PipelineMetrics()
+        self._sink = sink
+        self._options = options or PipelineOptions()
+        self._sleep = sleep
+        self._timer = timer
+        self._queue: deque[_Queued] = deque()
+        self._rows = 0
+        self._impatient = 0
+        self._closing = False
+        self._stranded: list[Batch] = []
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Condition()
+        self._writer: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Pipeline":
+        """Start the writer."""
+        self._writer = asyncio.get_running_loop().create_task(self._write_all(), name="pipeline-writer")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Write what is left, whatever ended the block. The writer's own error is raised unless another is on its way."""
+        self._closing = True
+        self._wake.set()
+        await _outlast_cancellation(self._drain())
+        if error is None:
+            self._raise_failure()
+
+    async def put(self, page: Page) -> None:
+        """Queue a page, then wait until there is room for another one like it.
+
+        The page is taken at once and kept even if the caller is cancelled while waiting. Nobody should ask GitHub for
+        more before this returns: that is the back-pressure that bounds memory.
+
+        Raises:
+            StoreError: The writer gave up; nothing more will be written.
+        """
+        self._queue.append(_Queued(page, self._timer()))
+        self._rows += len(page.rows)
+        self.metrics.queued(self._rows)
+        if self._due() or len(self._queue) == 1:
+            self._wake.set()
+        await self._until(lambda: self._rows + len(page.rows) <= max(self._options.queue_size, len(page.rows)))
+
+    async def flush(self) -> None:
+        """Wait until everything put so far is in the store, so that a query sees it."""
+        await self._until(lambda: not self._queue and not self._stranded)
+
+    async def _until(self, reached: Callable[[], bool]) -> None:
+        """Wait for the writer to get there. A waiting caller makes the next batch leave at once."""
+        self._raise_failure()
+        if reached():
+            return
+        started = self._timer()
+        self._impatient += 1
+        self._wake.set()
+        try:
+            async with self._progress:
+                await self._progress.wait_for(lambda: reached() or self._running.done())
+        finally:
+            self._impatient -= 1
+            self.metrics.waited(self._timer() - started)
+        self._raise_failure()
+
+    @property
+    def _running(self) -> asyncio.Task[None]:
+        if self._writer is None:
+            raise RuntimeError("the pipeline is used before its block was entered")
+        return self._writer
+
+    def _raise_failure(self) -> None:
+        if self._running.done():
+            self._running.result()
+
+    async def _write_all(self) -> None:
+        """Write batches until the block is left and the queue is empty."""
+        try:
+            while await self._next_is_due():
+                await self._write_one()
+                await self._announce()
+        finally:
+            await self._announce()
+
+    async def _next_is_due(self) -> bool:
+        while not self._due():
+            if self._closing:
+                return False
+            await self._something_happens()
+        return True
+
+    def _due(self) -> bool:
+        """Whether a batch has to leave now."""
+        if not self._queue:
+            return False
+        full = self._rows >= self._options.max_size
+        return full or self._closing or self._impatient > 0 or self._age() >= self._options.max_age
+
+    def _age(self) -> float:
+        return self._timer() - self._queue[0].since
+
+    async def _something_happens(self) -> None:
+        """Wait for a put, a flush, the end, or the oldest page's coming of age."""
+        self._wake.clear()
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._wake.wait())]
+        if self._queue:
+            waits.append(asyncio.ensure_future(self._sleep(self._options.max_age - self._age())))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _write_one(self) -> None:
+        age = self._age()
+        batch = self._take()
+        self._stranded.append(batch)
+        self.metrics.batched(len(batch.rows), age)
+        await persist(
+            partial(self._sink.write, batch),
+            sleep=self._sleep,
+            delays=self._options.backoff,
+            on_retry=self.metrics.retried,
+        )
+        self._stranded.clear()
+
+    def _take(self) -> Batch:
+        """Cut the next batch off the queue."""
+        load = _Load()
+        while self._queue and load.add(self._queue[0], self._options.max_size - len(load.rows)):
+            self._queue.popleft()
+        self._rows -= len(load.rows)
+        return self._sink.seal(load.rows, load.position, load.job_totals)
+
+    async def _announce(self) -> None:
+        async with self._progress:
+            self._progress.notify_all()
+
+    async def _drain(self) -> None:
+        """Let the writer finish; keep aside what a store that stayed away did not take."""
+        await asyncio.wait([self._running])
+        failure = self._running.exception()
+        if not isinstance(failure, STORE_ERRORS) or not transient(failure):
+            return
+        while self._queue:
+            self._stranded.append(self._take())
+        for batch in self._stranded:
+            await asyncio.to_thread(self._sink.set_aside, batch)
+
+
+async def _outlast_cancellation(work: Awaitable[None]) -> None:
+    """Finish the work although the caller is cancelled meanwhile; the cancellation is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()

@@ -1,0 +1,114 @@
+"""What an algorithm is given to collect one stage of one repository, and all it may do: ask, read, put, say how it ends."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
+from operator import attrgetter
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+
+from bandsync_dagster.clock import Clock
+from bandsync_dagster.collection.outage import Sleep, persist
+from bandsync_dagster.collection.pipeline import Page, Pipeline
+from bandsync_dagster.github.client import GitHubClient
+from bandsync_dagster.github.models import Change, Job, Repository, Verification
+
+Record = Change | Verification | Job
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class StageOptions:
+    """What a person may ask of one collection.
+
+    Attributes:
+        full_refresh: Start without the checkpoint; rows are kept.
+        history_days: How far back a first load goes; None goes to the beginning.
+        detail: `full` collects by REST what only REST knows of jobs: runner, labels, queue time, steps.
+    """
+
+    full_refresh: bool = False
+    history_days: int | None = None
+    detail: Literal["basic", "full"] = "basic"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a stage ended when it isn't simply complete: one word for the store, and the reason for a person."""
+
+    word: str
+    reason: str
+
+
+class Scan:
+    """One stage of one repository, being collected.
+
+    Attributes:
+        client: Asks GitHub.
+        repository: As GitHub describes it, `id` being its identity and `full_name` its present name.
+        position: The checkpoint to go on from; None at the first time and on a full refresh.
+        options: What a person asked for.
+        clock: The time.
+        ending: What the algorithm said about its end, None meaning `complete`.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: GitHubClient,
+        repository: Repository,
+        position: dict[str, Any] | None,
+        options: StageOptions,
+        clock: Clock,
+        pipeline: Pipeline,
+        engine: sa.Engine,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.client = client
+        self.repository = repository
+        self.position = position
+        self.options = options
+        self.clock = clock
+        self.ending: Ending | None = None
+        self._pipeline = pipeline
+        self._engine = engine
+        self._sleep = sleep
+
+    async def put(
+        self,
+        rows: Sequence[Record],
+        *,
+        position: Mapping[str, Any] | None = None,
+        job_totals: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Hand over rows with the position they justify. Returns when there is room for as many again."""
+        await self._pipeline.put(Page([_as_row(row) for row in rows], position, job_totals))
+
+    async def flush(self) -> None:
+        """Wait until all that was put is stored, so that `read` sees it."""
+        await self._pipeline.flush()
+
+    async def read(
+        self, query: Callable[Concatenate[sa.Engine, Params], Result], *args: Params.args, **kwargs: Params.kwargs
+    ) -> Result:
+        """Run a query of the store in a thread; its first argument, the engine, is added here."""
+        return await persist(partial(query, self._engine, *args, **kwargs), sleep=self._sleep)
+
+    def outcome(self, word: str, reason: str) -> None:
+        """Say that this ends as something else than complete, such as `disabled` or `skipped`, and why."""
+        self.ending = Ending(word, reason)
+
+
+@lru_cache
+def _columns(kind: type[Record]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    names = tuple(field.name for field in fields(kind))
+    return names, attrgetter(*names)
+
+
+def _as_row(record: Record) -> dict[str, Any]:
+    """Return the record's fields by column name (`dataclasses.asdict` would copy every value deeply)."""
+    names, values = _columns(type(record))
+    return dict(zip(names, values(record), strict=True))
