@@ -1,8 +1,8 @@
 """From pages to transactions: the bounded queue, the batcher and the writer of one stage. Knows nothing of GitHub.
 
-    put(page) ──> queue, bounded in rows ──> batch by size or age ──> sink.write in a thread, one batch at a time
-        ^                                                                    │ store away: 2, 4, 8, 16, 32 s, same batch
-        └── waits while there is no room for another page like it            └ still away: sink.set_aside, then the error
+    put(page) ─> queue, bounded in rows ─> batch, by size or age ─> sink.write in a thread, one batch at a time
+        ^                                                              │ store away: 2, 4, 8, 16, 32 s, the same batch
+        └── waits while another page like it has no room               └ still away: sink.set_aside, then the error
 
 A page is atomic: its position and job totals travel with its last row, however the page is cut into batches. Batches
 leave in the order in which pages came. Whatever was put is written before the block is left, also when it is left by
@@ -149,7 +149,7 @@ class Pipeline:
         self._progress = asyncio.Condition()
         self._writer: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "Pipeline":
+    async def __aenter__(self) -> "Pipeline":  # noqa: PYI034  (typing.Self is new in Python 3.11)
         """Start the writer."""
         self._writer = asyncio.get_running_loop().create_task(self._write_all(), name="pipeline-writer")
         return self
@@ -157,11 +157,15 @@ class Pipeline:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Write what is left, whatever ended the block. The writer's own error is raised unless another is on its way."""
+        """Write what is left, whatever ended the block.
+
+        If that fails, its error is raised in place of the block's own, because the promise to keep what was fetched
+        is broken; only a cancellation stays one.
+        """
         self._closing = True
         self._wake.set()
         await _outlast_cancellation(self._drain())
-        if error is None:
+        if error is None or isinstance(error, Exception):
             self._raise_failure()
 
     async def put(self, page: Page) -> None:
@@ -289,12 +293,9 @@ class Pipeline:
 async def _outlast_cancellation(work: Awaitable[None]) -> None:
     """Finish the work although the caller is cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        await _outlast_cancellation(task)
+        raise
     task.result()

@@ -1,4 +1,4 @@
-"""What an algorithm is given to collect one stage of one repository, and all it may do: ask, read, put, say how it ends."""
+"""What an algorithm is given to collect one stage of one repository: whom to ask, where to go on, where to put rows."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +43,16 @@ class Ending:
     reason: str
 
 
+class IdentityMismatch(Exception):
+    """The name that is being collected belongs to another repository than the one it was known to be."""
+
+    def __init__(self, full_name: str, expected_id: int, found_id: int) -> None:
+        super().__init__(f"{full_name} is repository {found_id} now; it was {expected_id}: the name was given anew")
+        self.full_name = full_name
+        self.found_id = found_id
+
+
+@dataclass(slots=True)
 class Scan:
     """One stage of one repository, being collected.
 
@@ -52,30 +62,21 @@ class Scan:
         position: The checkpoint to go on from; None at the first time and on a full refresh.
         options: What a person asked for.
         clock: The time.
-        ending: What the algorithm said about its end, None meaning `complete`.
+        pipeline: Takes the pages; use `put` and `flush`.
+        engine: The store; use `read`.
+        sleep: Waits while the store is away.
+        ending: What the algorithm said about its end; None means complete.
     """
 
-    def __init__(
-        self,
-        *,
-        client: GitHubClient,
-        repository: Repository,
-        position: dict[str, Any] | None,
-        options: StageOptions,
-        clock: Clock,
-        pipeline: Pipeline,
-        engine: sa.Engine,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self.client = client
-        self.repository = repository
-        self.position = position
-        self.options = options
-        self.clock = clock
-        self.ending: Ending | None = None
-        self._pipeline = pipeline
-        self._engine = engine
-        self._sleep = sleep
+    client: GitHubClient
+    repository: Repository
+    position: dict[str, Any] | None
+    options: StageOptions
+    clock: Clock
+    pipeline: Pipeline
+    engine: sa.Engine
+    sleep: Sleep = asyncio.sleep
+    ending: Ending | None = None
 
     async def put(
         self,
@@ -85,17 +86,26 @@ class Scan:
         job_totals: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Hand over rows with the position they justify. Returns when there is room for as many again."""
-        await self._pipeline.put(Page([_as_row(row) for row in rows], position, job_totals))
+        await self.pipeline.put(Page([_as_row(row) for row in rows], position, job_totals))
 
     async def flush(self) -> None:
         """Wait until all that was put is stored, so that `read` sees it."""
-        await self._pipeline.flush()
+        await self.pipeline.flush()
 
     async def read(
         self, query: Callable[Concatenate[sa.Engine, Params], Result], *args: Params.args, **kwargs: Params.kwargs
     ) -> Result:
         """Run a query of the store in a thread; its first argument, the engine, is added here."""
-        return await persist(partial(query, self._engine, *args, **kwargs), sleep=self._sleep)
+        return await persist(partial(query, self.engine, *args, **kwargs), sleep=self.sleep)
+
+    def recognise(self, repository_id: int) -> None:
+        """Make sure that an answer is about the repository being collected; call it before putting the answer's rows.
+
+        Raises:
+            IdentityMismatch: The name belongs to another repository by now.
+        """
+        if repository_id != self.repository.id:
+            raise IdentityMismatch(self.repository.full_name, self.repository.id, repository_id)
 
     def outcome(self, word: str, reason: str) -> None:
         """Say that this ends as something else than complete, such as `disabled` or `skipped`, and why."""
