@@ -1,0 +1,385 @@
+"""A GitHub's state over time: what is added to it, what happens to it, and what is true in it at any moment.
+
+Every mutation takes the world's lock, so a world may change while it is served. Times have GitHub's resolution of one
+second. Whatever a call doesn't give is drawn from the world's own seeded random numbers.
+"""
+
+import random
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from bandsync_dagster.clock import Clock, utc_now
+from bandsync_dagster.simulator import truth
+from bandsync_dagster.simulator.records import (
+    Attempt,
+    Change,
+    Job,
+    Label,
+    Repository,
+    Review,
+    Run,
+    User,
+    Workflow,
+    created_order,
+    node_id,
+    updated_order,
+)
+from bandsync_dagster.simulator.registry import USER_PREFIXES, Registry
+
+# All but the workflow ids passed 2^31 long ago.
+FIRST_IDS = {
+    "user": 2_950_000_000,
+    "repository": 3_150_000_000,
+    "change": 3_300_000_000,
+    "review": 4_200_000_000,
+    "label": 9_700_000_000,
+    "workflow": 190_000_000,
+    "run": 34_000_000_000,
+    "suite": 89_000_000_000,
+    "job": 102_000_000_000,
+    "runner": 7_000_000_000,
+}
+CHECKED_AGAIN = frozenset({"failure", "cancelled", "timed_out"})
+
+
+class World(Registry):
+    """A GitHub that can be served and knows its truth."""
+
+    def __init__(self, seed: int = 1, *, clock: Clock = utc_now) -> None:
+        super().__init__()
+        self.random = random.Random(seed)  # noqa: S311  (a world must be the same for the same seed)
+        self._clock = clock
+        self._last_ids = dict(FIRST_IDS)
+
+    def now(self) -> datetime:
+        """Return the present second."""
+        return self._clock().replace(microsecond=0)
+
+    def truth(self, *, detail: Literal["basic", "full"] = "basic") -> dict[str, list[dict[str, Any]]]:
+        """Return every row the store should hold, by table; see `truth.rows`."""
+        with self.lock:
+            return truth.rows(self, detail=detail)
+
+    def next_id(self, kind: str) -> int:
+        """Return a new id. Ids of one kind only grow, by irregular steps."""
+        self._last_ids[kind] += self.random.randrange(1, 40)
+        return self._last_ids[kind]
+
+    def sha(self) -> str:
+        """Return a new commit."""
+        return f"{self.random.getrandbits(160):040x}"
+
+    # Accounts and repositories
+
+    def add_user(self, login: str, type_name: str = "User", *, user_id: int | None = None) -> User:
+        """Add an account, or return the one that has the login."""
+        with self.lock:
+            known = self.user(login)
+            if known is not None:
+                return known
+            number = user_id or self.next_id("user")
+            user = User(number, node_id(USER_PREFIXES[type_name], number), login, type_name)
+            self.users[number] = user
+            self._logins[login.lower()] = user
+            return user
+
+    def add_repository(
+        self, full_name: str, *, at: datetime | None = None, repository_id: int | None = None, **values: object
+    ) -> Repository:
+        """Add a repository without content; `values` set any of its fields. A new owner is an organisation."""
+        with self.lock:
+            login, _, name = full_name.partition("/")
+            owner = self.add_user(login, "Organization")
+            number, at = repository_id or self.next_id("repository"), at or self.now()
+            times = {"created_at": at, "updated_at": at, "pushed_at": at}
+            fields: dict[str, Any] = {"id": number, "node_id": node_id("R", number), **times} | values
+            repository = Repository(owner=owner, name=name, **fields)
+            self.repositories[number] = repository
+            self._names[repository.full_name.lower()] = repository
+            return repository
+
+    def rename_repository(self, repository: Repository, name: str, *, owner: User | None = None) -> None:
+        """Give a repository another name, or another owner: the old name leads to it until it is taken again."""
+        with self.lock:
+            old = repository.full_name.lower()
+            repository.owner, repository.name = owner or repository.owner, name
+            self._names.pop(old, None)
+            self._former_names[old] = repository
+            self._names[repository.full_name.lower()] = repository
+            repository.updated_at = self.now()
+
+    def delete_repository(self, repository: Repository) -> None:
+        """Delete a repository: 404 from now on, and its name is free."""
+        with self.lock:
+            repository.gone = True
+            self._names.pop(repository.full_name.lower(), None)
+
+    def update_repository(self, repository: Repository, **values: object) -> None:
+        """Set fields of a repository: `archived`, `blocked`, `saml`, `actions`, `has_pull_requests`, ..."""
+        with self.lock:
+            for name, value in values.items():
+                setattr(repository, name, value)
+
+    def block_repository(self, repository: Repository, reason: str = "dmca") -> None:
+        """Block access: `dmca` answers 451, `tos` 403."""
+        self.update_repository(repository, blocked=reason)
+
+    def label(self, repository: Repository, name: str, color: str = "3eede7") -> Label:
+        """Return the repository's label of this name; it is made if new."""
+        with self.lock:
+            for label in repository.labels:
+                if label.name == name:
+                    return label
+            number = self.next_id("label")
+            label = Label(number, node_id("LA", number), name, color)
+            repository.labels.append(label)
+            return label
+
+    def workflow(self, repository: Repository, name: str = "CI") -> Workflow:
+        """Return the repository's workflow of this name; it is made if new."""
+        with self.lock:
+            for workflow in repository.workflows:
+                if workflow.name == name:
+                    return workflow
+            number = self.next_id("workflow")
+            workflow = Workflow(number, node_id("W", number), name, f".github/workflows/{name.lower()}.yml")
+            repository.workflows.append(workflow)
+            return workflow
+
+    # Changes
+
+    def add_change(
+        self, repository: Repository, *, at: datetime | None = None, change_id: int | None = None, **values: object
+    ) -> Change:
+        """Open a change; `values` set any of its fields."""
+        with self.lock:
+            at, number = at or self.now(), change_id or self.next_id("change")
+            change = Change(**(self._change_defaults(repository, number, at) | values))
+            self.changes[number] = change
+            repository.changes_by_number[change.number] = change
+            insort(repository.changes, change, key=created_order)
+            insort(repository.changes_by_update, change, key=updated_order)
+            self._pushed(repository, at)
+            return change
+
+    def _change_defaults(self, repository: Repository, number: int, at: datetime) -> dict[str, Any]:
+        draw, newest = self.random, next(reversed(repository.changes_by_number), 0)
+        return {
+            "id": number,
+            "node_id": node_id("PR", number),
+            "number": newest + 1,
+            "repository_id": repository.id,
+            "title": f"Change {newest + 1} of {repository.name}",
+            "body": None,
+            "state": "open",
+            "draft": False,
+            "author": repository.owner,
+            "base_ref": repository.default_branch,
+            "base_sha": self.sha(),
+            "head_ref": f"topic-{newest + 1}",
+            "head_sha": self.sha(),
+            "head_repository_id": repository.id,
+            "additions": draw.randrange(2000),
+            "deletions": draw.randrange(900),
+            "changed_files": draw.randrange(1, 60),
+            "commits": draw.randrange(1, 12),
+            "comments": draw.randrange(8),
+            "review_decision": None,
+            "reviews": [],
+            "first_commit_at": at - timedelta(seconds=draw.randrange(86_400)),
+            "labels": [],
+            "created_at": at,
+            "updated_at": at,
+            "closed_at": None,
+            "merged_at": None,
+            "merge_commit_sha": None,
+            "merged_by": None,
+        }
+
+    def touch_change(self, change: Change, *, at: datetime | None = None, **values: object) -> None:
+        """Set fields of a change; its `updated_at` moves to `at`, and so does its place in lists by update."""
+        with self.lock:
+            by_update = self.repositories[change.repository_id].changes_by_update
+            del by_update[bisect_left(by_update, updated_order(change), key=updated_order)]
+            for name, value in values.items():
+                setattr(change, name, value)
+            change.updated_at = at or self.now()
+            insort(by_update, change, key=updated_order)
+
+    def merge_change(self, change: Change, *, by: User | None = None, at: datetime | None = None) -> None:
+        """Merge a change."""
+        with self.lock:
+            at = at or self.now()
+            values = {"state": "merged", "closed_at": at, "merged_at": at, "merge_commit_sha": self.sha()}
+            self.touch_change(change, at=at, merged_by=by or change.author, **values)
+
+    def close_change(self, change: Change, *, at: datetime | None = None) -> None:
+        """Close a change without merging it."""
+        at = at or self.now()
+        self.touch_change(change, at=at, state="closed", closed_at=at)
+
+    def review_change(self, change: Change, state: str = "APPROVED", *, at: datetime | None = None) -> Review:
+        """Add a review, which touches the change."""
+        with self.lock:
+            at, number = at or self.now(), self.next_id("review")
+            review = Review(number, node_id("PRR", number), change.author, state, at)
+            decision = state if state in ("APPROVED", "CHANGES_REQUESTED") else change.review_decision
+            self.touch_change(change, at=at, reviews=[*(change.reviews or []), review], review_decision=decision)
+            return review
+
+    # Runs
+
+    def add_run(
+        self,
+        repository: Repository,
+        *,
+        at: datetime | None = None,
+        jobs: int | Sequence[Mapping[str, Any]] = 3,
+        conclusion: str | None = "success",
+        **values: object,
+    ) -> Run:
+        """Start a run; with a conclusion it ends at once, without one (None) it is in progress.
+
+        Args:
+            repository: Where it runs.
+            at: When it was created.
+            jobs: How many jobs it has, or the fields of each.
+            conclusion: How the run and its jobs end.
+            **values: Other fields of the run.
+        """
+        with self.lock:
+            at = at or self.now()
+            run = Run(**(self._run_defaults(repository, at) | values))
+            self._register_run(repository, run)
+            self._start_attempt(run, at, run.actor)
+            wanted = [{"name": f"job {n}"} for n in range(jobs)] if isinstance(jobs, int) else jobs
+            run.attempt.jobs = [self._new_job(run, at, fields) for fields in wanted]
+            if conclusion is not None:
+                self.finish_run(run, conclusion)
+            return run
+
+    def _run_defaults(self, repository: Repository, at: datetime) -> dict[str, Any]:
+        number, suite, run_number = self.next_id("run"), self.next_id("suite"), len(repository.runs) + 1
+        return {
+            "id": number,
+            "node_id": node_id("WFR", number),
+            "repository_id": repository.id,
+            "suite_id": suite,
+            "suite_node_id": node_id("CS", suite),
+            "workflow": self.workflow(repository),
+            "name": "CI",
+            "display_title": f"Run {run_number} of {repository.name}",
+            "run_number": run_number,
+            "event": "push",
+            "head_branch": repository.default_branch,
+            "head_sha": self.sha(),
+            "head_repository_id": repository.id,
+            "actor": repository.owner,
+            "created_at": at,
+            "attempts": [],
+        }
+
+    def _register_run(self, repository: Repository, run: Run) -> None:
+        self.runs[run.id] = self.suites[run.suite_id] = run
+        insort(repository.runs, run, key=created_order)
+        if run.event == "push":
+            self._pushed(repository, run.created_at)
+
+    def _start_attempt(self, run: Run, at: datetime, actor: User | None) -> Attempt:
+        attempt = Attempt(len(run.attempts) + 1, "in_progress", None, at, at, actor)
+        run.attempts.append(attempt)
+        return attempt
+
+    def _new_job(self, run: Run, at: datetime, fields: Mapping[str, Any]) -> Job:
+        number, runner = self.next_id("job"), self.random.randrange(1, 90)
+        values = {
+            "id": number,
+            "node_id": node_id("CR", number),
+            "run_id": run.id,
+            "run_attempt": len(run.attempts),
+            "name": "job",
+            "status": "in_progress",
+            "conclusion": None,
+            "created_at": at,
+            "started_at": at + timedelta(seconds=self.random.randrange(1, 45)),
+            "completed_at": None,
+            "labels": ["ubuntu-latest"],
+            "runner_id": FIRST_IDS["runner"] + runner,
+            "runner_name": f"GitHub Actions {runner}",
+            "runner_group_id": 0,
+            "runner_group_name": "GitHub Actions",
+        }
+        job = Job(**{**values, **fields})
+        self.jobs[job.id] = job
+        return job
+
+    def finish_run(self, run: Run, conclusion: str | None = "success", *, at: datetime | None = None) -> None:
+        """End the latest attempt; jobs that have no conclusion yet end with the run's."""
+        with self.lock:
+            attempt, present = run.attempt, at or max(self.now(), run.attempt.run_started_at)
+            ends = [attempt.run_started_at]
+            for job in attempt.jobs:
+                if job.status == "in_progress":
+                    self._finish_job(job, conclusion, at=at, present=present)
+                ends.append(job.completed_at or job.started_at or attempt.run_started_at)
+            attempt.status, attempt.conclusion = "completed", conclusion
+            attempt.updated_at = at or min(max(ends) + timedelta(seconds=2), present)
+
+    def _finish_job(self, job: Job, conclusion: str | None, *, at: datetime | None, present: datetime) -> None:
+        job.started_at = min(job.started_at or present, present)
+        job.completed_at = at or min(job.started_at + timedelta(seconds=self.random.randrange(5, 900)), present)
+        job.status, job.conclusion = "completed", job.conclusion or conclusion
+
+    def annotate_run(self, run: Run, *, at: datetime | None = None) -> None:
+        """Move only the run's `updated_at`, as a late annotation or the expiry of logs does."""
+        with self.lock:
+            run.attempt.updated_at = at or self.now()
+
+    def rerun(
+        self,
+        run: Run,
+        *,
+        failed_only: bool = False,
+        at: datetime | None = None,
+        actor: User | None = None,
+        conclusion: str | None = "success",
+    ) -> Attempt:
+        """Run all jobs again, or the failed ones; without a conclusion (None) the attempt stays in progress.
+
+        After a partial re-run the jobs not run again appear once more, with new ids and the same times.
+        """
+        with self.lock:
+            at, before = at or self.now(), run.attempt.jobs
+            failed = [job for job in before if job.conclusion in CHECKED_AGAIN]
+            again = set(map(id, failed if failed_only and failed else before))
+            attempt = self._start_attempt(run, at, actor or run.actor)
+            attempt.jobs = [
+                self._run_again(run, job, at) if id(job) in again else self._copy(run, job) for job in before
+            ]
+            if conclusion is not None:
+                self.finish_run(run, conclusion)
+            return attempt
+
+    def _run_again(self, run: Run, job: Job, at: datetime) -> Job:
+        return self._new_job(run, at, {"name": job.name, "labels": job.labels})
+
+    def _copy(self, run: Run, job: Job) -> Job:
+        number = self.next_id("job")
+        identity = {"id": number, "node_id": node_id("CR", number), "run_attempt": len(run.attempts)}
+        self.jobs[number] = replace(job, **identity, copy_of=job.copy_of or job.id)
+        return self.jobs[number]
+
+    def delete_run(self, run: Run) -> None:
+        """Delete a run and its jobs, as GitHub's retention does."""
+        with self.lock:
+            runs = self.repositories[run.repository_id].runs
+            del runs[bisect_left(runs, created_order(run), key=created_order)]
+            del self.runs[run.id], self.suites[run.suite_id]
+            for job in run.jobs:
+                del self.jobs[job.id]
+
+    def _pushed(self, repository: Repository, at: datetime) -> None:
+        repository.pushed_at = max(repository.pushed_at or at, at)
