@@ -18,6 +18,19 @@ Row = dict[str, Any]
 
 # PostgreSQL takes neither: NUL can't be in text, a lone surrogate is no UTF-8.
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+REPOSITORY_FIELDS = (
+    *("id", "node_id", "full_name", "private", "visibility", "archived", "disabled", "fork", "has_pull_requests"),
+    *("default_branch", "created_at", "pushed_at"),
+)
+CHANGE_FIELDS = (
+    *("id", "repository_id", "node_id", "number", "title", "state", "draft", "base_ref", "base_sha", "head_ref"),
+    *("head_sha", "additions", "deletions", "changed_files", "commits", "comments", "first_commit_at"),
+    *("created_at", "updated_at", "closed_at", "merged_at", "merge_commit_sha"),
+)
+RUN_FIELDS = (
+    *("id", "repository_id", "node_id", "name", "display_title", "run_number", "event", "head_branch", "head_sha"),
+    *("head_repository_id", "created_at"),
+)
 REST_ONLY = ("created_at", "labels", "runner_id", "runner_name", "runner_group_id", "runner_group_name")
 EARLIEST = datetime(2000, 1, 1, tzinfo=timezone.utc)
 
@@ -70,20 +83,11 @@ def _person(prefix: str, user: User | None, *, full: bool = False) -> Row:
 
 
 def _repository(repository: Repository) -> Row:
-    fields = (
-        "id node_id full_name private visibility archived disabled fork has_pull_requests default_branch"
-        " created_at pushed_at"
-    )
-    return {name: getattr(repository, name) for name in fields.split()}
+    return {name: getattr(repository, name) for name in REPOSITORY_FIELDS}
 
 
 def _change(repository: Repository, change: Change) -> Row:
-    fields = (
-        "id repository_id node_id number title state draft base_ref base_sha head_ref head_sha additions deletions"
-        " changed_files commits comments review_decision first_commit_at created_at updated_at closed_at merged_at"
-        " merge_commit_sha"
-    )
-    row = {name: getattr(change, name) for name in fields.split()}
+    row = {name: getattr(change, name) for name in CHANGE_FIELDS}
     row["reviews"] = None if change.reviews is None else len(change.reviews)
     row["first_review_at"] = change.reviews[0].submitted_at if change.reviews else None
     row["review_decision"] = _lower(change.review_decision)
@@ -94,8 +98,7 @@ def _change(repository: Repository, change: Change) -> Row:
 
 def _verification(repository: Repository, run: Run) -> Row:
     attempt = run.attempt
-    fields = "id repository_id node_id name display_title run_number event head_branch head_sha head_repository_id created_at"
-    row = {name: getattr(run, name) for name in fields.split()}
+    row = {name: getattr(run, name) for name in RUN_FIELDS}
     row |= {
         "path": run.workflow.path,
         "workflow_id": run.workflow.id,

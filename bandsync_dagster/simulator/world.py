@@ -95,7 +95,7 @@ class World(Registry):
             owner = self.add_user(login, "Organization")
             number, at = repository_id or self.next_id("repository"), at or self.now()
             times = {"created_at": at, "updated_at": at, "pushed_at": at}
-            fields: dict[str, Any] = {"id": number, "node_id": node_id("R", number), **times} | values
+            fields: dict[str, Any] = {"id": number, "node_id": node_id("R", number), **times, **values}
             repository = Repository(owner=owner, name=name, **fields)
             self.repositories[number] = repository
             self._names[repository.full_name.lower()] = repository
@@ -157,7 +157,8 @@ class World(Registry):
         """Open a change; `values` set any of its fields."""
         with self.lock:
             at, number = at or self.now(), change_id or self.next_id("change")
-            change = Change(**(self._change_defaults(repository, number, at) | values))
+            fields: dict[str, Any] = {**self._change_defaults(repository, number, at), **values}
+            change = Change(**fields)
             self.changes[number] = change
             repository.changes_by_number[change.number] = change
             insort(repository.changes, change, key=created_order)
@@ -252,7 +253,8 @@ class World(Registry):
         """
         with self.lock:
             at = at or self.now()
-            run = Run(**(self._run_defaults(repository, at) | values))
+            fields: dict[str, Any] = {**self._run_defaults(repository, at), **values}
+            run = Run(**fields)
             self._register_run(repository, run)
             self._start_attempt(run, at, run.actor)
             wanted = [{"name": f"job {n}"} for n in range(jobs)] if isinstance(jobs, int) else jobs
