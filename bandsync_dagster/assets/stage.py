@@ -1,0 +1,118 @@
+"""The step the three stages share: collect one stage of one repository and say how it went. No collecting here."""
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Literal
+
+import dagster as dg
+from pydantic import Field
+
+from bandsync_dagster.collection.collector import Deferred, StageOptions, StageResult
+from bandsync_dagster.deferral import defer, identity
+from bandsync_dagster.github.errors import AccessError, PayloadError, RequestRefused
+from bandsync_dagster.partitions import RepositoryKey, repositories_partitions
+from bandsync_dagster.resources import Services
+from bandsync_dagster.settings import Settings
+from bandsync_dagster.tags import POOL
+
+STEP_RETRIES = 2
+STEP_RETRY_DELAY = 2.0
+
+# What a stage's asset has in common with the other two.
+STAGE_ASSET: dict[str, Any] = {
+    "partitions_def": repositories_partitions,
+    "pool": POOL,
+    "group_name": "delivery",
+    "owners": ["team:delivery"],
+    "output_required": False,
+}
+
+
+class CollectConfig(dg.Config):
+    """How one run collects; what is left out comes from the settings."""
+
+    full_refresh: bool = Field(
+        default=False, description="Collect everything again from the start. Rows already stored are kept and updated."
+    )
+    history_days: int | None = Field(
+        default=None, ge=1, description="How many days back a first collection goes. Left out: all of the history."
+    )
+    detail: Literal["basic", "full"] | None = Field(
+        default=None,
+        description="`full` adds runner, labels, queue time and steps to each job, at one request per workflow run.",
+    )
+
+    def options(self, settings: Settings) -> StageOptions:
+        """Complete this with the settings."""
+        return StageOptions(
+            full_refresh=self.full_refresh,
+            history_days=self.history_days or settings.history_days,
+            detail=self.detail or settings.detail,
+        )
+
+
+def collect_stage(
+    context: dg.AssetExecutionContext, stage: str, config: CollectConfig, services: Services
+) -> Iterator[dg.MaterializeResult[Any]]:
+    """Collect a stage of the run's repository; yield its materialization, or nothing when it was deferred."""
+    key = RepositoryKey.parse(context.partition_key)
+    with StepRetries():
+        try:
+            result = services.collector().collect(
+                stage, str(key), identity(context.run), config.options(services.settings)
+            )
+        except Deferred as deferral:
+            defer(context, services, deferral)
+            return
+        except (AccessError, RequestRefused, PayloadError, ValueError) as error:
+            raise dg.Failure(f"{key}: {error}", allow_retries=False) from error
+        context.log.info(_sentence(key, result))
+        yield dg.MaterializeResult(metadata=stage_metadata(result))
+
+
+class StepRetries:
+    """Asks Dagster for another attempt when something unexpected is raised inside.
+
+    In place of a `RetryPolicy`, which also starts a cancelled step again: it answers interrupts as if they were
+    errors. Interrupts pass through here untouched.
+    """
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> Literal[False]:
+        """Turn an unexpected error into a request to try again; let everything else pass."""
+        final = isinstance(error, dg.Failure) and not error.allow_retries
+        if isinstance(error, Exception) and not final:
+            raise dg.RetryRequested(max_retries=STEP_RETRIES, seconds_to_wait=STEP_RETRY_DELAY) from error
+        return False
+
+
+def stage_metadata(result: StageResult) -> dict[str, dg.MetadataValue[Any]]:
+    """Return what the Dagster UI shows of a collected stage."""
+    numbers = {
+        "records": result.collected,
+        "created": result.created,
+        "updated": result.updated,
+        "unchanged": result.unchanged,
+        "requests": result.requests,
+        "points": result.points,
+        "deferrals": result.deferrals,
+        "sync": result.sync_id,
+        "dagster/row_count": result.rows,
+    }
+    return {
+        **{name: dg.MetadataValue.int(value) for name, value in numbers.items()},
+        "outcome": dg.MetadataValue.text(result.outcome),
+        "repository": dg.MetadataValue.text(result.full_name),
+        "pipeline": dg.MetadataValue.json(dict(result.metrics)),
+    }
+
+
+def _sentence(key: RepositoryKey, result: StageResult) -> str:
+    return (
+        f"{key}: {result.collected} {result.stage} collected ({result.created} created, {result.updated} updated, "
+        f"{result.unchanged} unchanged) for {result.requests} requests and {result.points} points."
+    )

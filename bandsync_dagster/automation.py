@@ -1,0 +1,127 @@
+"""Schedules and sensors: what happens by itself. Each body reads, calls one decision, and translates the answer."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import dagster as dg
+
+from bandsync_dagster.gate import buckets_needed, tend_gate
+from bandsync_dagster.partitions import repositories_partitions
+from bandsync_dagster.reconciliation import reconcile
+from bandsync_dagster.resources import Services
+from bandsync_dagster.store import queries
+from bandsync_dagster.tags import COLLECTION_JOB, DISCOVERY_JOB, PARTITION, POOL
+from bandsync_dagster.wording import moment
+
+UNFINISHED = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+@dg.schedule(
+    job_name=DISCOVERY_JOB,
+    cron_schedule="0 * * * *",
+    description="Every hour: list the repositories of all sources, so that new ones become partitions.",
+)
+def hourly_discovery(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    """Request one discovery an hour."""
+    return dg.RunRequest(run_key=f"discovery/{context.scheduled_execution_time:%Y-%m-%dT%H:%M}")
+
+
+@dg.schedule(
+    job_name=COLLECTION_JOB,
+    cron_schedule="10 * * * *",
+    description="Every hour: collect what is new of every repository that has no unfinished run.",
+)
+def hourly_collection(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest]:
+    """Request one run for each repository that nobody is collecting or about to collect."""
+    keys = context.instance.get_dynamic_partitions(repositories_partitions.name or "")
+    return collection_requests(keys, _partitions_with_unfinished_runs(context.instance), context.scheduled_execution_time)
+
+
+def collection_requests(keys: Sequence[str], busy: set[str], tick: datetime) -> Iterator[dg.RunRequest]:
+    """Choose what a tick of the collection schedule launches: the keys that are not busy, each at most once a tick."""
+    for key in keys:
+        if key not in busy:
+            yield dg.RunRequest(run_key=f"{tick:%Y-%m-%dT%H:%M}/{key}", partition_key=key)
+
+
+@dg.sensor(
+    name="quota_gate",
+    minimum_interval_seconds=5,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Opens the gate when GitHub's quota is back: while it is closed the pool's limit is 0 and runs wait.",
+)
+def quota_gate(context: dg.SensorEvaluationContext, services: dg.ResourceParam[Services]) -> dg.SkipReason:
+    """Do to the gate what is due, and say how it stands."""
+    now = services.clock()
+    needed = buckets_needed(_queued_runs(context.instance))
+    gate = tend_gate(
+        context.instance, services.engine, needed=needed, opens_at=services.opens_at(needed, now), now=now
+    )
+    if gate is None or gate.state != "closed":
+        return dg.SkipReason("The gate is open.")
+    when = moment(gate.closed_until, now) if gate.closed_until else "as soon as possible"
+    return dg.SkipReason(f"The gate is closed: the {gate.bucket} quota is used up. It opens {when}.")
+
+
+@dg.sensor(
+    name="reconciliation",
+    minimum_interval_seconds=20,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Ends syncs whose run ended, was cancelled or vanished without telling, and says why.",
+)
+def reconciliation(context: dg.SensorEvaluationContext, services: dg.ResourceParam[Services]) -> dg.SkipReason:
+    """End what nobody works on any more; the cursor holds the syncs that were silent at the last look."""
+    suspects = frozenset(json.loads(context.cursor or "[]"))
+    look = reconcile(context.instance, services.engine, suspects=suspects, now=services.clock())
+    context.update_cursor(json.dumps(sorted(look.suspects)))
+    return dg.SkipReason("; ".join(look.ended) or "Every unfinished sync has a run that works on it or will.")
+
+
+@dg.sensor(
+    name="retirement",
+    minimum_interval_seconds=300,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Removes the partitions of repositories that are gone, once nothing targets them any more.",
+)
+def retirement(
+    context: dg.SensorEvaluationContext, services: dg.ResourceParam[Services]
+) -> dg.SensorResult | dg.SkipReason:
+    """Remove partitions whose repository is gone and that no backfill and no unfinished run targets.
+
+    Removing one that a backfill targets would end the whole backfill, so an open backfill postpones all removals.
+    """
+    gone = set(queries.gone_repositories(services.engine))
+    keys = gone.intersection(context.instance.get_dynamic_partitions(repositories_partitions.name or ""))
+    if not keys or _backfill_is_open(context.instance):
+        return dg.SkipReason("No partition to remove, or a backfill may still need it.")
+    idle = sorted(keys - _partitions_with_unfinished_runs(context.instance))
+    return dg.SensorResult(dynamic_partitions_requests=[repositories_partitions.build_delete_request(idle)])
+
+
+def _queued_runs(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:
+    """Return the runs that wait in the queue for the pool."""
+    queued = dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED])
+    for record in instance.get_run_records(queued):
+        pools = record.dagster_run.run_op_concurrency
+        if pools and pools.all_pools and POOL in pools.all_pools:
+            yield record.dagster_run
+
+
+def _partitions_with_unfinished_runs(instance: dg.DagsterInstance) -> set[str]:
+    unfinished = instance.get_run_records(dg.RunsFilter(statuses=UNFINISHED))
+    return {key for record in unfinished if (key := record.dagster_run.tags.get(PARTITION))}
+
+
+def _backfill_is_open(instance: dg.DagsterInstance) -> bool:
+    return any(backfill.status.value in {"REQUESTED", "CANCELING", "FAILING"} for backfill in instance.get_backfills())
+
+
+schedules = [hourly_discovery, hourly_collection]
+sensors = [quota_gate, reconciliation, retirement]

@@ -1,0 +1,110 @@
+"""What assets, checks and sensors are given. The only module that reads the environment; everything it builds is plain."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import dagster as dg
+import sqlalchemy as sa
+
+from bandsync_dagster.clock import Clock, utc_now
+from bandsync_dagster.collection.collector import Collector
+from bandsync_dagster.collection.ledger import StoreLedger
+from bandsync_dagster.collection.pipeline import PipelineOptions
+from bandsync_dagster.github.auth import AppInstallation, Credential, PersonalToken
+from bandsync_dagster.github.client import GitHubClient
+from bandsync_dagster.settings import AppSettings, Settings
+from bandsync_dagster.store.engine import create_store_engine, upgrade
+from bandsync_dagster.store.spool import Spool
+
+SPOOL_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Services:
+    """The database and the way to GitHub, as the settings describe them. One per process."""
+
+    settings: Settings
+    engine: sa.Engine
+    clock: Clock = utc_now
+
+    @cached_property
+    def credentials(self) -> tuple[Credential, ...]:
+        """What requests are authenticated with, in the order they are tried when equally good."""
+        tokens: list[Credential] = [PersonalToken(token) for token in self.settings.tokens]
+        if self.settings.app:
+            tokens.append(_app_installation(self.settings.app, self.settings.github_url, self.clock))
+        return tuple(tokens)
+
+    @property
+    def ledger(self) -> StoreLedger:
+        """The quota ledger that all processes share."""
+        return StoreLedger(self.engine)
+
+    def opens_at(self, buckets: Iterable[str], now: datetime) -> datetime | None:
+        """Return when the last closed one of these rate limit resources is open again, None when none is closed."""
+        fingerprints = [credential.fingerprint for credential in self.credentials]
+        share = self.settings.reserve
+        times = (self.ledger.opens_at(fingerprints, bucket, share=share, now=now) for bucket in buckets)
+        return max((time for time in times if time), default=None)
+
+    def client(self) -> GitHubClient:
+        """Make a client; it is opened and closed by whoever uses it."""
+        return GitHubClient(
+            base_url=self.settings.github_url,
+            credentials=self.credentials,
+            ledger=self.ledger,
+            clock=self.clock,
+            share=self.settings.reserve,
+        )
+
+    def collector(self) -> Collector:
+        """Make what collects one stage of one repository."""
+        settings = self.settings
+        return Collector(
+            engine=self.engine,
+            make_client=self.client,
+            clock=self.clock,
+            pipeline=PipelineOptions(
+                max_size=settings.batch_size, max_age=settings.batch_age, queue_size=settings.queue_size
+            ),
+            spool=Spool(settings.spool, SPOOL_BYTES) if settings.spool else None,
+        )
+
+
+class ServicesResource(dg.ConfigurableResourceFactory[Services]):
+    """Opens the services that the environment describes. It has no settings of its own, so the UI shows no secret."""
+
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Services]:  # noqa: ARG002  (Dagster's signature)
+        """Give the process's services; the database is upgraded first where it has to be."""
+        yield open_services(Settings.from_mapping(os.environ))  # noqa: TID251  (the one place)
+
+
+@lru_cache(maxsize=1)
+def open_services(settings: Settings) -> Services:
+    """Open the database and bring its schema up to date, once per process: sensors ask every few seconds.
+
+    Raises:
+        StoreError: The database cannot be reached, or was written by a newer bandsync.
+    """
+    if settings.database_url.startswith("sqlite"):
+        _make_folder(settings.database_url)
+    engine = create_store_engine(settings.database_url)
+    upgrade(engine)
+    return Services(settings, engine)
+
+
+def _make_folder(sqlite_url: str) -> None:
+    file = sa.make_url(sqlite_url).database
+    if file and file != ":memory:":
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+
+
+def _app_installation(app: AppSettings, github_url: str, clock: Clock) -> AppInstallation:
+    key = app.private_key or (app.private_key_file.read_text() if app.private_key_file else "")
+    return AppInstallation(app.app_id, key, app.installation_id, base_url=github_url, clock=clock)
