@@ -1,19 +1,18 @@
 """Waiting out a store that is away: one rule for batches, for the life of a sync and for the quota ledger."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
-
-from sqlalchemy.exc import SQLAlchemyError
 
 from bandsync_dagster.store.engine import transient
 from bandsync_dagster.store.errors import StoreError
 
 Sleep = Callable[[float], Awaitable[object]]
+Pause = Callable[[float], object]
 Result = TypeVar("Result")
 
 BACKOFF = (2.0, 4.0, 8.0, 16.0, 32.0)
-STORE_ERRORS = (StoreError, SQLAlchemyError)
 
 
 def _ignore() -> None:
@@ -35,9 +34,28 @@ async def persist(
     for delay in delays:
         try:
             return await asyncio.to_thread(call)
-        except STORE_ERRORS as error:
+        except StoreError as error:
             if not transient(error):
                 raise
         on_retry()
         await sleep(delay)
     return await asyncio.to_thread(call)
+
+
+def persist_here(
+    call: Callable[[], Result], *, pause: Pause | None = None, delays: tuple[float, ...] = BACKOFF
+) -> Result:
+    """Make a call to the store in this thread, again after each delay while the store is away.
+
+    Raises:
+        StoreError: As `persist`.
+    """
+    pause = pause or threading.Event().wait
+    for delay in delays:
+        try:
+            return call()
+        except StoreError as error:
+            if not transient(error):
+                raise
+        pause(delay)
+    return call()

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from bandsync_dagster.collection.metrics import PipelineMetrics
-from bandsync_dagster.collection.outage import BACKOFF, STORE_ERRORS, Sleep, persist
+from bandsync_dagster.collection.outage import BACKOFF, Sleep, persist
 from bandsync_dagster.store.engine import transient
 from bandsync_dagster.store.writes import Batch, Written
 
@@ -53,7 +53,7 @@ class PipelineOptions:
     """
 
     max_size: int = 500
-    max_age: float = 5.0
+    max_age: float = 2.0
     queue_size: int = 2_000
     backoff: tuple[float, ...] = BACKOFF
 
@@ -164,7 +164,7 @@ class Pipeline:
         """
         self._closing = True
         self._wake.set()
-        await _outlast_cancellation(self._drain())
+        await outlast_cancellation(self._drain())
         if error is None or isinstance(error, Exception):
             self._raise_failure()
 
@@ -282,7 +282,7 @@ class Pipeline:
         """Let the writer finish; keep aside what a store that stayed away did not take."""
         await asyncio.wait([self._running])
         failure = self._running.exception()
-        if not isinstance(failure, STORE_ERRORS) or not transient(failure):
+        if failure is None or not transient(failure):
             return
         while self._queue:
             self._stranded.append(self._take())
@@ -290,12 +290,12 @@ class Pipeline:
             await asyncio.to_thread(self._sink.set_aside, batch)
 
 
-async def _outlast_cancellation(work: Awaitable[None]) -> None:
+async def outlast_cancellation(work: Awaitable[None]) -> None:
     """Finish the work although the caller is cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
-        await _outlast_cancellation(task)
+        await outlast_cancellation(task)
         raise
     task.result()

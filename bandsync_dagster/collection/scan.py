@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -40,10 +40,10 @@ class Ending:
     """How a stage ended when it isn't simply complete: one word for the store, and the reason for a person."""
 
     word: str
-    reason: str
+    reason: str | None
 
 
-class IdentityMismatch(Exception):
+class IdentityError(Exception):
     """The name that is being collected belongs to another repository than the one it was known to be."""
 
     def __init__(self, full_name: str, expected_id: int, found_id: int) -> None:
@@ -64,8 +64,9 @@ class Scan:
         clock: The time.
         pipeline: Takes the pages; use `put` and `flush`.
         engine: The store; use `read`.
-        sleep: Waits while the store is away.
+        sleep: Waits for a number of seconds, without holding anybody up.
         ending: What the algorithm said about its end; None means complete.
+        notes: Facts the algorithm keeps for whoever looks at the sync.
     """
 
     client: GitHubClient
@@ -77,6 +78,7 @@ class Scan:
     engine: sa.Engine
     sleep: Sleep = asyncio.sleep
     ending: Ending | None = None
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
 
     async def put(
         self,
@@ -98,14 +100,22 @@ class Scan:
         """Run a query of the store in a thread; its first argument, the engine, is added here."""
         return await persist(partial(query, self.engine, *args, **kwargs), sleep=self.sleep)
 
-    def recognise(self, repository_id: int) -> None:
+    def recognise(self, repository_id: int, full_name: str | None = None) -> None:
         """Make sure that an answer is about the repository being collected; call it before putting the answer's rows.
 
+        A repository that goes by another name now is asked for by that name from here on.
+
         Raises:
-            IdentityMismatch: The name belongs to another repository by now.
+            IdentityError: The name belongs to another repository by now.
         """
         if repository_id != self.repository.id:
-            raise IdentityMismatch(self.repository.full_name, self.repository.id, repository_id)
+            raise IdentityError(self.repository.full_name, self.repository.id, repository_id)
+        if full_name is not None and full_name != self.repository.full_name:
+            self.repository = replace(self.repository, full_name=full_name)
+
+    def note(self, **facts: Any) -> None:
+        """Keep facts among the sync's metrics."""
+        self.notes.update(facts)
 
     def outcome(self, word: str, reason: str) -> None:
         """Say that this ends as something else than complete, such as `disabled` or `skipped`, and why."""
@@ -114,7 +124,7 @@ class Scan:
 
 @lru_cache
 def _columns(kind: type[Record]) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    names = tuple(field.name for field in fields(kind))
+    names = tuple(column.name for column in fields(kind))
     return names, attrgetter(*names)
 
 
