@@ -148,7 +148,7 @@ class Run:
     suite_node_id: str
     workflow: Workflow
     name: str | None
-    display_title: str
+    display_title: str | None
     run_number: int
     event: str
     head_branch: str | None

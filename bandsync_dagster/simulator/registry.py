@@ -77,6 +77,10 @@ class Registry:
         owned = (r for r in self.repositories.values() if not r.gone and r.owner.login.lower() == login.lower())
         return sorted(owned, key=lambda repository: repository.full_name.lower())
 
+    def remember_node(self, type_name: str, record: Record, text: str | None = None) -> None:
+        """Make a recorded node id resolvable. The first record that has it keeps it: recorded ids can repeat."""
+        self._recorded_nodes.setdefault(text or record.node_id, (type_name, record))
+
     def resolve_node(self, text: str) -> tuple[str, Record] | None:
         """Return the GraphQL type name and record of a node id: check suites are their runs, check runs their jobs."""
         recorded = self._recorded_nodes.get(text)

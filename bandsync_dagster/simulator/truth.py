@@ -53,12 +53,16 @@ def rows(world: "World", *, detail: Literal["basic", "full"] = "basic") -> dict[
         "verifications": [_verification(repository, run) for repository, run in runs],
         "jobs": [row for repository, run in runs for row in _jobs(repository, run, detail)],
     }
-    return {table: sorted((_storable(row) for row in its), key=lambda row: row["id"]) for table, its in found.items()}
+    return {table: sorted(map(_storable_row, its), key=lambda row: row["id"]) for table, its in found.items()}
+
+
+def _storable_row(row: Row) -> Row:
+    return {name: _storable(value) if isinstance(value, (str, list)) else value for name, value in row.items()}
 
 
 def _storable(value: Any) -> Any:  # noqa: ANN401  (whatever JSON can hold)
     if isinstance(value, str):
-        return UNSTORABLE.sub("", value)
+        return value if value.isascii() and "\x00" not in value else UNSTORABLE.sub("", value)
     if isinstance(value, list):
         return [_storable(item) for item in value]
     if isinstance(value, dict):

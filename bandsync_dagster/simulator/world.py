@@ -351,10 +351,11 @@ class World(Registry):
     ) -> Attempt:
         """Run all jobs again, or the failed ones; without a conclusion (None) the attempt stays in progress.
 
-        After a partial re-run the jobs not run again appear once more, with new ids and the same times.
+        After a partial re-run the jobs not run again appear once more, with new ids and the same times. An attempt
+        starts after the one before it ended: equal times always mean a copy.
         """
         with self.lock:
-            at, before = at or self.now(), run.attempt.jobs
+            at, before = max(at or self.now(), run.attempt.updated_at + timedelta(seconds=1)), run.attempt.jobs
             failed = [job for job in before if job.conclusion in CHECKED_AGAIN]
             again = set(map(id, failed if failed_only and failed else before))
             attempt = self._start_attempt(run, at, actor or run.actor)
