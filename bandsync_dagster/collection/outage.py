@@ -3,13 +3,18 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+import sqlalchemy as sa
 
 from bandsync_dagster.store.engine import transient
 from bandsync_dagster.store.errors import StoreError
 
 Sleep = Callable[[float], Awaitable[object]]
 Pause = Callable[[float], object]
+Params = ParamSpec("Params")
 Result = TypeVar("Result")
 
 BACKOFF = (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -40,6 +45,25 @@ async def persist(
         on_retry()
         await sleep(delay)
     return await asyncio.to_thread(call)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The store for asynchronous callers: each call in a thread, and with patience.
+
+    Attributes:
+        engine: The database.
+        sleep: Waits while it is away.
+    """
+
+    engine: sa.Engine
+    sleep: Sleep = asyncio.sleep
+
+    async def call(
+        self, function: Callable[Concatenate[sa.Engine, Params], Result], *args: Params.args, **kwargs: Params.kwargs
+    ) -> Result:
+        """Call a function of the store; its first argument, the engine, is added here."""
+        return await persist(partial(function, self.engine, *args, **kwargs), sleep=self.sleep)
 
 
 def persist_here(

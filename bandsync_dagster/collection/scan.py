@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from bandsync_dagster.clock import Clock
-from bandsync_dagster.collection.outage import Sleep, persist
+from bandsync_dagster.collection.outage import Sleep, Store
 from bandsync_dagster.collection.pipeline import Page, Pipeline
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.models import Change, Job, Repository, Verification
@@ -63,7 +63,7 @@ class Scan:
         options: What a person asked for.
         clock: The time.
         pipeline: Takes the pages; use `put` and `flush`.
-        engine: The store; use `read`.
+        store: The store; use `read`.
         sleep: Waits for a number of seconds, without holding anybody up.
         ending: What the algorithm said about its end; None means complete.
         notes: Facts the algorithm keeps for whoever looks at the sync.
@@ -75,7 +75,7 @@ class Scan:
     options: StageOptions
     clock: Clock
     pipeline: Pipeline
-    engine: sa.Engine
+    store: Store
     sleep: Sleep = asyncio.sleep
     ending: Ending | None = None
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -98,7 +98,7 @@ class Scan:
         self, query: Callable[Concatenate[sa.Engine, Params], Result], *args: Params.args, **kwargs: Params.kwargs
     ) -> Result:
         """Run a query of the store in a thread; its first argument, the engine, is added here."""
-        return await persist(partial(query, self.engine, *args, **kwargs), sleep=self.sleep)
+        return await self.store.call(query, *args, **kwargs)
 
     def recognise(self, repository_id: int, full_name: str | None = None) -> None:
         """Make sure that an answer is about the repository being collected; call it before putting the answer's rows.
@@ -113,7 +113,7 @@ class Scan:
         if full_name is not None and full_name != self.repository.full_name:
             self.repository = replace(self.repository, full_name=full_name)
 
-    def note(self, **facts: Any) -> None:
+    def note(self, **facts: object) -> None:
         """Keep facts among the sync's metrics."""
         self.notes.update(facts)
 
