@@ -28,8 +28,9 @@ from graphql import (
 )
 from graphql.pyutils import AwaitableOrValue, Path, Undefined
 
-from bandsync_dagster.simulator.graphql_nodes import CONNECTION_FIELDS, EDGE_FIELDS, FIELDS, Getter, type_name
+from bandsync_dagster.simulator.graphql_fields import CONNECTION_FIELDS, EDGE_FIELDS, FIELDS, Getter
 from bandsync_dagster.simulator.graphql_resolvers import RESOLVERS
+from bandsync_dagster.simulator.graphql_views import type_name
 
 # Where the record is in the views that a fault can spoil.
 SPOILED = {"PullRequest": "change", "WorkflowRun": "run", "CheckSuite": "run", "CheckRun": "job", "Repository": None}

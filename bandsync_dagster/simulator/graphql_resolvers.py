@@ -8,7 +8,7 @@ from typing import Any
 from graphql import GraphQLResolveInfo
 
 from bandsync_dagster.simulator import graphql_errors as errors
-from bandsync_dagster.simulator import graphql_nodes as nodes
+from bandsync_dagster.simulator import graphql_views as views
 from bandsync_dagster.simulator import records
 from bandsync_dagster.simulator.graphql_cost import PAGE_LIMIT, Cost, reads_items
 from bandsync_dagster.simulator.graphql_pages import Bounds, Order, Page, paginate
@@ -117,9 +117,9 @@ def _view(world: World, kind: str, record: Any, repository: records.Repository) 
     if kind == "Repository":
         return record
     if kind == "CheckRun":
-        return nodes.CheckRun(record, world.runs[record.run_id], repository)
-    views = {"PullRequest": nodes.PullRequest, "WorkflowRun": nodes.WorkflowRun, "CheckSuite": nodes.CheckSuite}
-    return views[kind](record, repository)
+        return views.CheckRun(record, world.runs[record.run_id], repository)
+    kinds = {"PullRequest": views.PullRequest, "WorkflowRun": views.WorkflowRun, "CheckSuite": views.CheckSuite}
+    return kinds[kind](record, repository)
 
 
 def _node(_: None, info: GraphQLResolveInfo, *, id: str) -> Any:  # noqa: A002, ANN401  (GitHub's argument; as `view_of`)
@@ -174,7 +174,7 @@ def _pull_requests(repository: records.Repository, info: GraphQLResolveInfo, **a
     ordered, order = _ordered_changes(repository, wanted["field"])
     found = [change for change in ordered if _matches(change, arguments)] if _filters(arguments) else ordered
     order = _descending(order, wanted=wanted["direction"] == "DESC")
-    return connection(info, found, order, arguments, lambda change: nodes.PullRequest(change, repository))
+    return connection(info, found, order, arguments, lambda change: views.PullRequest(change, repository))
 
 
 def _ordered_changes(repository: records.Repository, by: str) -> tuple[Sequence[records.Change], Order]:
@@ -202,32 +202,32 @@ def _matches(change: records.Change, arguments: Arguments) -> bool:
     )
 
 
-def _pull_request(repository: records.Repository, _: GraphQLResolveInfo, *, number: int) -> nodes.PullRequest:
+def _pull_request(repository: records.Repository, _: GraphQLResolveInfo, *, number: int) -> views.PullRequest:
     change = repository.changes_by_number.get(number) if repository.has_pull_requests else None
     if change is None:
         raise errors.FaultError("NOT_FOUND", f"Could not resolve to a PullRequest with the number of {number}.")
-    return nodes.PullRequest(change, repository)
+    return views.PullRequest(change, repository)
 
 
-def _head_repository(pull: nodes.PullRequest, info: GraphQLResolveInfo) -> records.Repository | None:
+def _head_repository(pull: views.PullRequest, info: GraphQLResolveInfo) -> records.Repository | None:
     head = info.context.world.repositories.get(pull.change.head_repository_id)
     return head if head is not None and head.readable else None
 
 
-def _comments(pull: nodes.PullRequest, _: GraphQLResolveInfo, **_arguments: Any) -> nodes.PullRequest:  # noqa: ANN401
+def _comments(pull: views.PullRequest, _: GraphQLResolveInfo, **_arguments: Any) -> views.PullRequest:  # noqa: ANN401
     return pull
 
 
-def _labels(pull: nodes.PullRequest, info: GraphQLResolveInfo, **arguments: Any) -> Page:  # noqa: ANN401
+def _labels(pull: views.PullRequest, info: GraphQLResolveInfo, **arguments: Any) -> Page:  # noqa: ANN401
     wanted, labels = arguments["orderBy"] or {}, pull.change.labels
     if wanted.get("field") == "NAME":
         labels = sorted(labels, key=lambda label: label.name)
     order = _descending(BY_POSITION, wanted=wanted.get("direction") == "DESC")
-    wrap = _item(lambda label: nodes.Label(label, pull.repository))
+    wrap = _item(lambda label: views.Label(label, pull.repository))
     return connection(info, list(enumerate(labels)), order, arguments, wrap)
 
 
-def _reviews(pull: nodes.PullRequest, info: GraphQLResolveInfo, **arguments: Any) -> Page | None:  # noqa: ANN401
+def _reviews(pull: views.PullRequest, info: GraphQLResolveInfo, **arguments: Any) -> Page | None:  # noqa: ANN401
     if pull.change.reviews is None:
         return None
     author, states = arguments.get("author"), arguments.get("states")
@@ -235,40 +235,40 @@ def _reviews(pull: nodes.PullRequest, info: GraphQLResolveInfo, **arguments: Any
         (position, review)
         for position, review in enumerate(pull.change.reviews)
         if (states is None or review.state.upper() in states)
-        and (author is None or (review.author is not None and nodes.graphql_login(review.author) == author))
+        and (author is None or (review.author is not None and views.graphql_login(review.author) == author))
     ]
-    return connection(info, found, BY_POSITION, arguments, _item(lambda review: nodes.Review(review, pull)))
+    return connection(info, found, BY_POSITION, arguments, _item(lambda review: views.PullRequestReview(review, pull)))
 
 
-def _commits(pull: nodes.PullRequest, info: GraphQLResolveInfo, **arguments: Any) -> Page:  # noqa: ANN401
+def _commits(pull: views.PullRequest, info: GraphQLResolveInfo, **arguments: Any) -> Page:  # noqa: ANN401
     numbers = [(number, number) for number in range(pull.change.commits)]
     return connection(info, numbers, BY_POSITION, arguments, _item(lambda number: _commit(pull, number)))
 
 
-def _commit(pull: nodes.PullRequest, number: int) -> nodes.PullRequestCommit:
+def _commit(pull: views.PullRequest, number: int) -> views.PullRequestCommit:
     """Return one of a change's commits: the last is its head, the others are made up between first and last."""
     change = pull.change
     first = change.first_commit_at or change.created_at
     last = number == change.commits - 1
     oid = change.head_sha if last else f"{change.id * 1_000 + number:040x}"
     date = first + timedelta(minutes=number)
-    return nodes.PullRequestCommit(nodes.Commit(oid, date, pull.repository), pull)
+    return views.PullRequestCommit(views.Commit(oid, date, pull.repository), pull)
 
 
-def _check_runs(suite: nodes.CheckSuite, info: GraphQLResolveInfo, **arguments: Any) -> Page:  # noqa: ANN401
+def _check_runs(suite: views.CheckSuite, info: GraphQLResolveInfo, **arguments: Any) -> Page:  # noqa: ANN401
     wanted = arguments.get("filterBy") or {}
     jobs = sorted(suite.run.jobs, key=BY_ID.key)
     if wanted.get("checkType") != "ALL":
         # The default, LATEST, drops what a later check run of the same name supersedes, before anything is counted.
         jobs = sorted({job.name: job for job in jobs}.values(), key=BY_ID.key)
     found = [job for job in jobs if _wanted(job, wanted)] if wanted.keys() - {"checkType"} else jobs
-    return connection(info, found, BY_ID, arguments, lambda job: nodes.CheckRun(job, suite.run, suite.repository))
+    return connection(info, found, BY_ID, arguments, lambda job: views.CheckRun(job, suite.run, suite.repository))
 
 
 def _wanted(job: records.Job, wanted: Arguments) -> bool:
     status, conclusion = job.status.upper(), (job.conclusion or "").upper()
     return (
-        wanted.get("appId") in (None, nodes.GITHUB_ACTIONS.id)
+        wanted.get("appId") in (None, views.GITHUB_ACTIONS.id)
         and wanted.get("checkName") in (None, job.name)
         and wanted.get("status") in (None, status)
         and (wanted.get("statuses") is None or status in wanted["statuses"])
@@ -276,7 +276,7 @@ def _wanted(job: records.Job, wanted: Arguments) -> bool:
     )
 
 
-def _steps(check_run: nodes.CheckRun, info: GraphQLResolveInfo, **arguments: Any) -> Page:  # noqa: ANN401
+def _steps(check_run: views.CheckRun, info: GraphQLResolveInfo, **arguments: Any) -> Page:  # noqa: ANN401
     number = arguments.get("number")
     found = [(step["number"], step) for step in steps_of(check_run.job) if number is None or step["number"] == number]
     return connection(info, found, BY_POSITION, arguments, _item(lambda step: step))

@@ -1,16 +1,26 @@
-"""What GraphQL sees of a world: small views that join a record with its repository, and what each field of them is.
+"""What each plain field of GraphQL is, by type: those that follow from the view itself.
 
-Only fields that follow from the view itself are here. Fields that take arguments or need the rest of the world are in
-`graphql_resolvers`.
+Fields that take arguments or need the rest of the world are in `graphql_resolvers`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
 from bandsync_dagster.simulator import records
+from bandsync_dagster.simulator.graphql_views import (
+    GITHUB_ACTIONS,
+    CheckRun,
+    CheckSuite,
+    Commit,
+    PullRequest,
+    PullRequestReview,
+    Ref,
+    Workflow,
+    WorkflowRun,
+    graphql_login,
+)
 from bandsync_dagster.simulator.records import change_url, job_url, node_id, run_url
 
 Getter = Callable[[Any], Any]
@@ -18,111 +28,6 @@ Getter = Callable[[Any], Any]
 SITE = "https://github.com"
 # Nobody may tell from GraphQL which commits these are; hashes are long enough to number them.
 _HASH_DIGITS = 15
-
-
-@dataclass(slots=True, eq=False)
-class PullRequest:
-    """A change in its repository."""
-
-    change: records.Change
-    repository: records.Repository
-
-
-@dataclass(slots=True, eq=False)
-class WorkflowRun:
-    """A run in its repository."""
-
-    run: records.Run
-    repository: records.Repository
-
-
-@dataclass(slots=True, eq=False)
-class CheckSuite:
-    """The check suite of a run."""
-
-    run: records.Run
-    repository: records.Repository
-
-
-@dataclass(slots=True, eq=False)
-class CheckRun:
-    """The check run of a job."""
-
-    job: records.Job
-    run: records.Run
-    repository: records.Repository
-
-
-@dataclass(slots=True, eq=False)
-class Workflow:
-    """A workflow in its repository."""
-
-    workflow: records.Workflow
-    repository: records.Repository
-
-
-@dataclass(slots=True, eq=False)
-class Review:
-    """A review of a change."""
-
-    review: records.Review
-    pull: PullRequest
-
-
-@dataclass(slots=True, eq=False)
-class Label:
-    """A label of a repository."""
-
-    label: records.Label
-    repository: records.Repository
-
-
-@dataclass(slots=True, eq=False)
-class Commit:
-    """A commit: of its time only one is known."""
-
-    oid: str
-    date: datetime
-    repository: records.Repository
-
-
-@dataclass(slots=True, eq=False)
-class PullRequestCommit:
-    """One of the commits of a change."""
-
-    commit: Commit
-    pull: PullRequest
-
-
-@dataclass(slots=True, eq=False)
-class Ref:
-    """A branch."""
-
-    name: str
-    repository: records.Repository
-
-
-@dataclass(frozen=True, slots=True)
-class App:
-    """An app; GitHub Actions is the only one with check suites here."""
-
-    id: int
-    node_id: str
-    name: str
-    slug: str
-
-
-GITHUB_ACTIONS = App(15368, "MDM6QXBwMTUzNjg=", "GitHub Actions", "github-actions")
-
-
-def type_name(view: object) -> str:
-    """Return the GraphQL type of a view or record; accounts know theirs."""
-    return view.type if isinstance(view, records.User) else type(view).__name__
-
-
-def graphql_login(user: records.User) -> str:
-    """Return the login as GraphQL spells it: bots without REST's `[bot]`."""
-    return user.login.removesuffix("[bot]") if user.type == "Bot" else user.login
 
 
 def _account_url(user: records.User) -> str:
@@ -165,7 +70,7 @@ def _check_run_url(view: CheckRun) -> str:
     return f"{SITE}/{view.repository.full_name}/runs/{view.job.id}"
 
 
-def _review_url(view: Review) -> str:
+def _review_url(view: PullRequestReview) -> str:
     return f"{_change_url(view.pull)}#pullrequestreview-{view.review.id}"
 
 
