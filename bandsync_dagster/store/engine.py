@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import event, exc
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import event, exc
 
 from bandsync_dagster.store.errors import StoreMisconfigured, StoreTooNew
 from bandsync_dagster.store.failures import describe, transient, translated

@@ -131,7 +131,7 @@ def checkpoint(engine: sa.Engine, repository_id: int, stage: str) -> dict[str, A
         return connection.execute(statement).scalar_one_or_none()
 
 
-def pending_verifications(  # noqa: PLR0913  (each is a question's own word)
+def pending_verifications(
     engine: sa.Engine,
     repository_id: int,
     *,

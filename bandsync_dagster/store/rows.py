@@ -30,7 +30,7 @@ def clean_text(text: str) -> str:
     return _FORBIDDEN.sub("", text)
 
 
-def clean_json(value: object, depth: int = 0) -> Any:
+def clean_json(value: object, depth: int = 0) -> Any:  # noqa: ANN401  (as JSON is)
     """Return a JSON value with all its strings clean, keys included.
 
     Raises:
@@ -113,7 +113,7 @@ def clean_row(table: sa.Table, row: Mapping[str, Any], *, without: frozenset[str
     return {column.key: _clean_value(table, row, column) for column in columns}
 
 
-def _clean_value(table: sa.Table, row: Mapping[str, Any], column: sa.Column[Any]) -> Any:
+def _clean_value(table: sa.Table, row: Mapping[str, Any], column: sa.Column[Any]) -> Any:  # noqa: ANN401  (as columns are)
     value = row.get(column.key)
     if value is None and column.nullable:
         return None
