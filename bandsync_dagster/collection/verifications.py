@@ -1,0 +1,249 @@
+"""Collects workflow runs: one covered interval of creation times, grown forward to the present, then into history.
+
+    head page, with its ETag      304: nothing new, and that is all
+    forward                       windows between the interval and the head page, oldest first
+    horizon, once a day           what may have been run again is listed again: a re-run keeps its creation time
+    unfinished                    stored runs that were not completed are asked one by one
+    backward                      windows below the interval, newest first, down to `history_days`
+
+How a window is listed without a hole is in `listing`; requests and parsing live in `github`.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from bandsync_dagster.collection.listing import Listing, recognised
+from bandsync_dagster.collection.moments import SECOND, days_before, settled_before
+from bandsync_dagster.collection.pages import PageSize, ask_adaptively
+from bandsync_dagster.collection.run_progress import Progress, Relist
+from bandsync_dagster.collection.scan import Scan
+from bandsync_dagster.collection.windows import CAP, Window, span_for
+from bandsync_dagster.github.errors import GitHubError, NotFound, TransientError
+from bandsync_dagster.github.models import Verification
+from bandsync_dagster.github.rest import RunPage, fetch_run, fetch_runs
+from bandsync_dagster.store.queries import UnfinishedVerification, unfinished_verifications
+
+# A run may be run again up to 30 days after its first run (GitHub docs: re-running workflows and jobs).
+RERUN_HORIZON = timedelta(days=30)
+RELIST_EVERY = timedelta(days=1)
+# A run lasts 35 days at most, waiting included (GitHub docs: usage limits of GitHub Actions). One that is older and
+# still not completed is asked once a day only.
+LONGEST_RUN = timedelta(days=36)
+# Pages smaller than this don't help a server that fails.
+SMALLEST_PAGE = 10
+# Fingerprints whose ETags are remembered: more tokens than anybody uses for one repository.
+MOST_ETAGS = 50
+
+
+class UnsplittableSecond(GitHubError):
+    """More runs were created within one second than GitHub returns for any listing: the rest can't be had."""
+
+    def __init__(self, full_name: str, seconds: Sequence[datetime]) -> None:
+        named = ", ".join(f"{second:%Y-%m-%dT%H:%M:%SZ}" for second in seconds)
+        super().__init__(
+            f"{full_name}: more workflow runs were created within one second than the 1,000 GitHub returns for a "
+            f"listing, and a second can't be split: {named}. The first 1,000 of each and everything else are stored"
+        )
+        self.seconds = tuple(seconds)
+
+
+async def collect_verifications(scan: Scan) -> None:
+    """Collect a repository's workflow runs, going on from `scan.position`.
+
+    Raises:
+        UnsplittableSecond: Everything was collected but for a second that holds too many runs.
+    """
+    walk = _Walk(scan)
+    await walk.forward()
+    await walk.retry_overfull()
+    await walk.relist()
+    await walk.refresh_unfinished()
+    await walk.backward()
+    walk.finish()
+
+
+class _Walk:
+    """One sync's way through a repository's runs."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._progress = Progress.load(scan.position) if scan.position else Progress()
+        self._listing = Listing(scan, PageSize(self._progress.page_size, smallest=SMALLEST_PAGE))
+        # Runs this sync has already from GitHub: no need to ask for them one by one.
+        self._seen: set[int] = set()
+        self._listed_horizon = False
+
+    async def forward(self) -> None:
+        """Take the head page; if it doesn't reach the covered interval, list what lies between."""
+        now = self._scan.clock()
+        page = await self._head()
+        if not page.modified:
+            return
+        self._note_total(page)
+        await self._put(page.verifications)
+        if page.verifications:
+            await self._join(page, now)
+        await self._put([], head=digest(page.verifications), etags=self._etags(page))
+
+    async def _join(self, page: RunPage, now: datetime) -> None:
+        """Extend the interval to the head page's newest settled second, and downward if the page reaches below it."""
+        newest, oldest = page.verifications[0].created_at, page.verifications[-1].created_at
+        # Never beyond what GitHub has shown: this machine's clock may be ahead.
+        settled = min(settled_before(now), newest)
+        if self._progress.upper is None:
+            self._move(upper=settled, lower=settled + SECOND, relisted=now)
+        if page.next is not None:
+            await self._close_gap(oldest, settled)
+        self._raise_upper(settled)
+        if page.next is None:
+            self._move(bottom=True, head_since=None)
+        else:
+            self._move(head_since=oldest, lower=min(self._lower, oldest + SECOND))
+
+    async def _close_gap(self, until: datetime, settled: datetime) -> None:
+        """List what was created after the interval and up to the head page, oldest first, so that it stays whole."""
+        async for piece in self._listing.walk(Window(self._upper + SECOND, until), oldest_first=True):
+            if piece.done:
+                self._raise_upper(min(piece.window.until, settled))
+            await self._put(piece.runs)
+
+    async def retry_overfull(self) -> None:
+        """Look again at seconds that held too many runs: some may have been deleted or have expired."""
+        for second in sorted(self._progress.overfull):
+            if not await self._listing.is_overfull(second):
+                async for piece in self._listing.walk(Window(second, second)):
+                    await self._put(piece.runs)
+                self._move(overfull=self._progress.overfull - {second})
+                await self._put([])
+
+    async def relist(self) -> None:
+        """List the re-run horizon again if it is due, or go on with a listing that was cut off."""
+        relist = self._progress.relist or self._due(self._scan.clock())
+        if relist is None:
+            return
+        async for piece in self._listing.walk(Window(relist.since, relist.until)):
+            if piece.down_to is not None:
+                relist = replace(relist, until=piece.down_to - SECOND)
+                self._move(relist=relist)
+            await self._put(piece.runs)
+        self._listed_horizon = True
+        await self._put([], relist=None, relisted=relist.started)
+
+    def _due(self, now: datetime) -> Relist | None:
+        """Return what to list again, if it is time. What the head page shows is fresh already."""
+        progress = self._progress
+        if progress.upper is None or progress.relisted is None or now - progress.relisted < RELIST_EVERY:
+            return None
+        since = max(self._lower, progress.relisted - RERUN_HORIZON)
+        until = since - SECOND if progress.head_since is None else progress.head_since
+        return Relist(since, until, started=now)
+
+    async def refresh_unfinished(self) -> None:
+        """Ask for each stored run that was not completed, unless this sync or the head page told already."""
+        stored = await self._scan.read(unfinished_verifications, self._scan.repository.id)
+        self._move(gone=self._progress.gone & {run.id for run in stored})
+        for run in stored:
+            if run.id not in self._seen and run.id not in self._progress.gone and self._worth_asking(run):
+                await self._refresh(run.id)
+
+    def _worth_asking(self, run: UnfinishedVerification) -> bool:
+        head_since = self._progress.head_since
+        if head_since is None or run.created_at > head_since:
+            return False
+        age = self._scan.clock() - (run.run_started_at or run.created_at)
+        return age < LONGEST_RUN or self._listed_horizon
+
+    async def _refresh(self, run_id: int) -> None:
+        repository = self._scan.repository
+        try:
+            run = await fetch_run(self._scan.client, repository.full_name, run_id, repository_id=repository.id)
+        except NotFound:
+            # The repository was readable a moment ago: the run alone is gone, and its row stays as it is.
+            await self._put([], gone=self._progress.gone | {run_id})
+        else:
+            await self._put([run])
+
+    async def backward(self) -> None:
+        """List what lies before the interval, newest first."""
+        if self._progress.bottom or self._progress.upper is None:
+            return
+        floor = days_before(self._scan.clock(), self._scan.options.history_days)
+        async for piece in self._listing.walk(Window(floor, self._lower - SECOND)):
+            if piece.down_to is not None:
+                self._move(lower=piece.down_to)
+            elif piece.done:
+                self._move(bottom=True)
+            await self._put(piece.runs)
+
+    def finish(self) -> None:
+        """Note what was learnt; don't let a second that can't be split pass for success."""
+        self._scan.note(page_size=self._listing.size.size)
+        overfull = self._progress.overfull | self._listing.overfull
+        if overfull:
+            raise UnsplittableSecond(self._scan.repository.full_name, sorted(overfull))
+
+    async def _head(self) -> RunPage:
+        """Ask for the newest runs, with the ETag of the last time."""
+        repository = self._scan.repository
+        etags = self._progress.etags
+
+        async def ask(count: int) -> RunPage:
+            return await fetch_runs(
+                self._scan.client,
+                repository.full_name,
+                repository_id=repository.id,
+                per_page=count,
+                etag=etags.get,
+            )
+
+        return recognised(self._scan, await ask_adaptively(ask, self._listing.size, choking=TransientError))
+
+    def _note_total(self, page: RunPage) -> None:
+        """Remember the total, and how dense the runs lie, if they won't fit one listing."""
+        self._scan.note(github_total=page.total, github_total_exact=page.exact)
+        runs = page.verifications
+        if runs and (not page.exact or page.total - len(runs) >= CAP):
+            self._listing.span = span_for(len(runs), runs[0].created_at - runs[-1].created_at)
+
+    def _etags(self, page: RunPage) -> dict[str, str]:
+        """Return the ETags that stand for the head page as it is now."""
+        known: Mapping[str, str] = {}
+        if digest(page.verifications) == self._progress.head:
+            known = self._progress.etags
+        latest = {} if page.etag is None else {page.fingerprint: page.etag}
+        return dict([*known.items(), *latest.items()][-MOST_ETAGS:])
+
+    @property
+    def _upper(self) -> datetime:
+        return _given(self._progress.upper)
+
+    @property
+    def _lower(self) -> datetime:
+        return _given(self._progress.lower)
+
+    def _raise_upper(self, settled: datetime) -> None:
+        self._move(upper=max(self._upper, settled))
+
+    def _move(self, **changed: Any) -> None:  # noqa: ANN401  (fields of Progress)
+        self._progress = replace(self._progress, **changed)
+
+    async def _put(self, runs: Sequence[Verification], **changed: Any) -> None:  # noqa: ANN401  (fields of Progress)
+        """Hand over runs, and with them the checkpoint as it is now."""
+        self._seen.update(run.id for run in runs)
+        size, overfull = self._listing.size.size, self._progress.overfull | self._listing.overfull
+        self._move(page_size=size, overfull=overfull, **changed)
+        await self._scan.put(runs, position=self._progress.dump())
+
+
+def _given(moment: datetime | None) -> datetime:
+    if moment is None:
+        raise ValueError("no interval is covered yet")
+    return moment
+
+
+def digest(runs: Sequence[Verification]) -> str:
+    """Return a short fingerprint of a head page's content."""
+    return hashlib.sha256(repr(runs).encode()).hexdigest()[:16]
