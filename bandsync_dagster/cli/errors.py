@@ -11,10 +11,16 @@ INTERRUPTED: Final = 130
 
 
 class CommandError(click.ClickException):
-    """Something a person has to change. Shown as `Error: …`, without a traceback."""
+    """Something a person has to change before anything can be done. Shown as `Error: …`, without a traceback."""
 
     exit_code = REFUSED
 
 
-class Interrupted(Exception):  # noqa: N818  (what a person asks for is no error)
+class BrokenOffError(CommandError):
+    """Something went wrong on the way: part of the work may be done."""
+
+    exit_code = INCOMPLETE
+
+
+class Interrupted(Exception):
     """Ctrl-C, or a signal that asks for the same. What was started is being stopped."""

@@ -1,14 +1,16 @@
 """What the commands show of the database: the syncs of a collection, the quota, the gate. Only reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 import sqlalchemy as sa
 
 from bandsync_dagster.store.engine import reading
 from bandsync_dagster.store.gate import Gate, read_gate
-from bandsync_dagster.store.schema import quotas, syncs
+from bandsync_dagster.store.schema import syncs
+from bandsync_dagster.store.status import QuotaState, quota_states
 from bandsync_dagster.store.syncs import Sync, as_sync
 from bandsync_dagster.tags import POOL
 
@@ -38,6 +40,9 @@ class Facts:
         object.__setattr__(self, "records", sum(sync.records_collected for sync in self.syncs))
 
 
+NO_FACTS: Final = Facts()
+
+
 def read_facts(engine: sa.Engine, root_run_ids: Sequence[str], now: datetime) -> Facts:
     """Read everything the progress display shows."""
     return Facts(syncs=syncs_of(engine, root_run_ids), quotas=bucket_quotas(engine, now), gate=read_gate(engine, POOL))
@@ -49,35 +54,31 @@ def syncs_of(engine: sa.Engine, root_run_ids: Sequence[str]) -> list[Sync]:
         return []
     query = sa.select(syncs).where(syncs.c.root_run_id.in_(root_run_ids)).order_by(syncs.c.id)
     with reading(engine) as connection:
-        return [as_sync(row) for row in connection.execute(query)]
+        return [as_sync(row) for row in connection.execute(query).mappings()]
 
 
 def bucket_quotas(engine: sa.Engine, now: datetime) -> list[BucketQuota]:
     """Return what is left of each rate limit. One whose window has ended counts as full."""
-    with reading(engine) as connection:
-        rows = connection.execute(sa.select(quotas).order_by(quotas.c.bucket)).mappings().all()
-    return [_bucket(bucket, [row for row in rows if row["bucket"] == bucket], now) for bucket in _names(rows)]
+    states = quota_states(engine)
+    buckets = sorted({state.bucket for state in states})
+    return [_bucket(bucket, [state for state in states if state.bucket == bucket], now) for bucket in buckets]
 
 
-def _names(rows: Sequence[sa.RowMapping]) -> list[str]:
-    return list(dict.fromkeys(row["bucket"] for row in rows))
-
-
-def _bucket(bucket: str, rows: Sequence[sa.RowMapping], now: datetime) -> BucketQuota:
-    limited = [row for row in rows if not row["unlimited"] and row["limit_"]]
+def _bucket(bucket: str, states: Sequence[QuotaState], now: datetime) -> BucketQuota:
+    limited = [state for state in states if not state.unlimited and state.limit]
     if not limited:
-        return BucketQuota(bucket, 0, None, len(rows))
-    closings = [row["closed_until"] for row in limited if row["closed_until"] and row["closed_until"] > now]
+        return BucketQuota(bucket, 0, None, len(states))
+    closings = [state.closed_until for state in limited if state.closed_until and state.closed_until > now]
     return BucketQuota(
         bucket=bucket,
-        remaining=sum(_remaining(row, now) for row in limited),
-        limit=sum(row["limit_"] for row in limited),
-        tokens=len(rows),
+        remaining=sum(_remaining(state, now) for state in limited),
+        limit=sum(state.limit or 0 for state in limited),
+        tokens=len(states),
         # With another token still open nobody waits.
-        closed_until=min(closings) if len(closings) == len(rows) else None,
+        closed_until=min(closings) if len(closings) == len(states) else None,
     )
 
 
-def _remaining(row: Mapping[str, object] | sa.RowMapping, now: datetime) -> int:
-    window_is_over = row["reset_at"] is not None and row["reset_at"] <= now
-    return row["limit_"] if window_is_over or row["remaining"] is None else row["remaining"]
+def _remaining(state: QuotaState, now: datetime) -> int:
+    window_is_over = state.reset_at is not None and state.reset_at <= now
+    return (state.limit or 0) if window_is_over or state.remaining is None else state.remaining

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from bandsync_dagster.cli.errors import CommandError
+from bandsync_dagster.cli.errors import BrokenOffError
 from bandsync_dagster.cli.home import LOCATION, Home
 from bandsync_dagster.cli.interrupts import Interrupts
 from bandsync_dagster.cli.webserver import Webserver
@@ -52,9 +52,9 @@ class Child:
         return self._process.pid
 
     def ensure_alive(self) -> None:
-        """Raise a CommandError with the end of the log when the process has ended."""
+        """Raise BrokenOffError with the end of the log when the process has ended."""
         if self._process.poll() is not None:
-            raise CommandError(
+            raise BrokenOffError(
                 f"{self.title} ended unexpectedly (exit code {self._process.returncode}).\n{self.tail()}"
             )
 
@@ -90,17 +90,24 @@ class Child:
 
 
 class Deployment:
-    """Starts Dagster's processes in a home folder. Use `running`, which also stops them."""
+    """Dagster's processes in a home folder. Made by `deployment`, which also stops them."""
 
-    def __init__(self, home: Home, environment: Mapping[str, str], interrupts: Interrupts) -> None:
+    def __init__(
+        self,
+        home: Home,
+        environment: Mapping[str, str],
+        interrupts: Interrupts,
+        while_waiting: Callable[[], None],
+    ) -> None:
         self._home = home
-        self._environment = {**environment, "DAGSTER_HOME": str(home.dagster), "PYTHONUNBUFFERED": "1"}
+        self._environment = {**environment, "PYTHONUNBUFFERED": "1"}
         self._interrupts = interrupts
+        self._while_waiting = while_waiting
         self._children: list[Child] = []
         self._code_server_port = free_port()
 
     def ensure_alive(self) -> None:
-        """Raise a CommandError when one of the processes has ended."""
+        """Raise BrokenOffError when one of the processes has ended."""
         for child in self._children:
             child.ensure_alive()
 
@@ -111,16 +118,18 @@ class Deployment:
         code = ["--module-name", DEFINITIONS, "--location-name", LOCATION]
         self._start("Dagster's code server", "code-server", "dagster", ["api", "grpc", *address, *code])
 
-    def start_rest(self, host: str = LOOPBACK, port: int | None = None) -> Webserver:
+    def start_rest(self, port: int) -> Webserver:
         """Wait for the code server, start webserver and daemon, and wait until the webserver has our definitions."""
         self._wait("Dagster's code server", lambda: listens(self._code_server_port))
-        port = port or free_port()
         workspace = ["--workspace", str(self._home.workspace)]
         self._start(
-            "Dagster's webserver", "webserver", "dagster_webserver", ["--host", host, "--port", str(port), *workspace]
+            "Dagster's webserver",
+            "webserver",
+            "dagster_webserver",
+            ["--host", LOOPBACK, "--port", str(port), *workspace],
         )
         self._start("Dagster's daemon", "daemon", "dagster._daemon", ["run", *workspace])
-        webserver = Webserver(f"http://{host}:{port}")
+        webserver = Webserver(f"http://{LOOPBACK}:{port}")
         self._wait("Dagster's webserver", webserver.is_up)
         return webserver
 
@@ -144,14 +153,19 @@ class Deployment:
         while not is_up():
             self.ensure_alive()
             if time.monotonic() > deadline:
-                raise CommandError(f"{title} did not start within {START_SECONDS:.0f} s.\n{self._children[-1].tail()}")
+                raise BrokenOffError(
+                    f"{title} did not start within {START_SECONDS:.0f} s.\n{self._children[-1].tail()}"
+                )
+            self._while_waiting()
             self._interrupts.pause(POLL_SECONDS)
 
 
 @contextmanager
-def deployment(home: Home, environment: Mapping[str, str], interrupts: Interrupts) -> Iterator[Deployment]:
+def deployment(
+    home: Home, environment: Mapping[str, str], interrupts: Interrupts, while_waiting: Callable[[], None]
+) -> Iterator[Deployment]:
     """Give a deployment to start; whatever was started is stopped at the end."""
-    started = Deployment(home, environment, interrupts)
+    started = Deployment(home, environment, interrupts, while_waiting)
     try:
         yield started
     finally:
@@ -165,8 +179,8 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def listens(port: int, host: str = LOOPBACK) -> bool:
-    """Tell whether somebody accepts connections on a port."""
+def listens(port: int) -> bool:
+    """Tell whether somebody accepts connections on a port of the loopback interface."""
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex((host, port)) == 0
+        return probe.connect_ex((LOOPBACK, port)) == 0

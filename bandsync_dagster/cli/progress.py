@@ -1,9 +1,8 @@
 """What a person sees while a collection runs. `view` and `line` are pure; `Display` puts them on the screen."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -12,11 +11,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bandsync_dagster.cli.facts import BucketQuota, Facts
+from bandsync_dagster.cli.facts import NO_FACTS, BucketQuota, Facts
 from bandsync_dagster.cli.tracking import Standing, Track, count
+from bandsync_dagster.clock import Clock
 from bandsync_dagster.store.gate import Gate
 from bandsync_dagster.store.syncs import Sync
-from bandsync_dagster.wording import moment, span
+from bandsync_dagster.wording import moment
 
 _BAR_WIDTH: Final = 40
 # Runs shown by name; the pool lets five work at a time.
@@ -33,7 +33,7 @@ class Snapshot:
     began: datetime
     now: datetime
     tracks: Mapping[str, Track] | None = None
-    facts: Facts = field(default_factory=Facts)
+    facts: Facts = NO_FACTS
 
     @property
     def elapsed(self) -> float:
@@ -44,7 +44,7 @@ class Snapshot:
 def view(snapshot: Snapshot) -> RenderableType:
     """Lay out a snapshot for a terminal."""
     if snapshot.tracks is None:
-        return Group(Text(f"{clock(snapshot.elapsed)}  {snapshot.phase} …"), *_gate_lines(snapshot))
+        return Group(Text(f"{stopwatch(snapshot.elapsed)}  {snapshot.phase} …"), *_gate_lines(snapshot))
     return Group(
         _bar(snapshot, snapshot.tracks),
         Text(f"       {standings(snapshot.tracks)}"),
@@ -56,13 +56,13 @@ def view(snapshot: Snapshot) -> RenderableType:
 
 def line(snapshot: Snapshot) -> str:
     """Say a snapshot in one line, for a log."""
-    parts = [clock(snapshot.elapsed), snapshot.phase]
+    parts = [stopwatch(snapshot.elapsed), snapshot.phase]
     if snapshot.tracks is not None:
         parts += [standings(snapshot.tracks), _numbers(snapshot.facts)]
     return "  ".join([*parts, *_gate_texts(snapshot)])
 
 
-def clock(seconds: float) -> str:
+def stopwatch(seconds: float) -> str:
     """Print a duration as a clock does: `0:42`, `1:03:07`."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
@@ -100,7 +100,7 @@ def _bar(snapshot: Snapshot, tracks: Mapping[str, Track]) -> RenderableType:
     final = sum(track.standing.is_final for track in tracks.values())
     row = Table.grid(padding=(0, 1))
     row.add_row(
-        Text(f"{clock(snapshot.elapsed):<6}"),
+        Text(f"{stopwatch(snapshot.elapsed):<6}"),
         ProgressBar(total=max(len(tracks), 1), completed=final, width=_BAR_WIDTH),
         Text(f"{final:,} of {len(tracks):,} repositories"),
     )
@@ -138,27 +138,31 @@ def _running_line(key: str, sync: Sync | None) -> Text:
 class Display:
     """Shows snapshots: a live view on a terminal, a line now and then anywhere else."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
+        self._clock = clock
+        self._began = clock()
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._last: Snapshot | None = None
-        self._last_key: object = None
 
-    def __enter__(self) -> "Display":
+    def start(self) -> None:
         """Take over the lower end of the screen."""
         if self._live:
             self._live.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Give the screen back; the view disappears, what was printed stays."""
+    def stop(self) -> None:
+        """Give the screen back, once or more often; the view disappears, what was printed stays."""
         if self._live:
             self._live.stop()
 
-    def show(self, snapshot: Snapshot) -> None:
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the display was made."""
+        return (self._clock() - self._began).total_seconds()
+
+    def show(self, phase: str, tracks: Mapping[str, Track] | None = None, facts: Facts = NO_FACTS) -> None:
         """Show how things stand now."""
+        snapshot = Snapshot(phase, self._began, self._clock(), tracks, facts)
         if self._live:
             self._live.update(view(snapshot), refresh=True)
         elif self._is_news(snapshot):

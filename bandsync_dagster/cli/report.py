@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bandsync_dagster.cli.progress import clock, standings
+from bandsync_dagster.cli.progress import standings, stopwatch
 from bandsync_dagster.cli.tracking import Standing, Track
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.store.syncs import Sync
@@ -80,7 +80,7 @@ def print_report(console: Console, report: Report) -> None:
 def summary(report: Report) -> Text:
     """Say in one line how it went."""
     tracks = {row.key: row.track for row in report.rows}
-    took = clock(report.seconds)
+    took = stopwatch(report.seconds)
     if report.is_complete:
         created = sum(sync.records_created for row in report.rows for sync in row.syncs.values())
         return Text(f"Complete in {took}: {len(tracks):,} repositories, {created:,} new records.", style="green")
@@ -101,7 +101,7 @@ def _cells(row: Row) -> list[str | Text]:
 def _stage_cell(sync: Sync | None) -> Text:
     """Show the records of a stage and how many of them are new; a stage that did not complete shows its state."""
     if sync is None:
-        return Text("–", style="red")
+        return Text("missing", style="red")
     text = f"{sync.records_collected:,}"
     if sync.records_created != sync.records_collected:
         text += f" ({sync.records_created:,} new)"
@@ -115,7 +115,7 @@ def _sums(syncs: Sequence[Sync]) -> list[str]:
 
 def _duration(track: Track) -> str:
     """Add up the time its runs worked; waiting in the queue is not work."""
-    return clock(sum(run.ended - run.started for run in track.runs if run.started and run.ended))
+    return stopwatch(sum(run.ended - run.started for run in track.runs if run.started and run.ended))
 
 
 def _outcome(row: Row) -> Text:

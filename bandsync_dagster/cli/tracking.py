@@ -82,11 +82,6 @@ def count(tracked: Mapping[str, Track]) -> Counter[Standing]:
     return Counter(track.standing for track in tracked.values())
 
 
-def unfinished(runs: Iterable[Run]) -> list[str]:
-    """Return the ids of the runs that have not ended."""
-    return [run.id for run in runs if run.status not in _ENDED]
-
-
 def _standing(run: Run) -> Standing:
     if run.status in _QUEUED:
         return Standing.DEFERRED if is_successor(run) else Standing.WAITING

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import httpx
 
-from bandsync_dagster.cli.errors import CommandError
+from bandsync_dagster.cli.errors import BrokenOffError
 from bandsync_dagster.cli.home import LOCATION
 
 # What Dagster calls the only repository of a code location that exports `defs`.
@@ -126,9 +126,11 @@ class Webserver:
         results = _expect(answer, "LaunchMultipleRunsResult")["launchMultipleRunsResult"]
         return [_expect(result, "LaunchRunSuccess")["run"]["runId"] for result in results]
 
-    def runs(self, tags: Mapping[str, str]) -> list[Run]:
-        """Return all runs that carry the tags, newest first."""
-        wanted = {"tags": [{"key": key, "value": value} for key, value in tags.items()]}
+    def runs(self, tags: Mapping[str, str], statuses: Sequence[str] = ()) -> list[Run]:
+        """Return all runs that carry the tags and are in one of the statuses (none: in any), newest first."""
+        wanted: dict[str, Any] = {"tags": [{"key": key, "value": value} for key, value in tags.items()]}
+        if statuses:
+            wanted["statuses"] = list(statuses)
         runs: list[Run] = []
         while True:
             cursor = runs[-1].id if runs else None
@@ -153,9 +155,9 @@ class Webserver:
             response = self._http.post("/graphql", json={"query": document, "variables": dict(variables)})
             body = response.raise_for_status().json()
         except httpx.HTTPError as error:
-            raise CommandError(f"Dagster's webserver at {self.url} does not answer: {error}") from error
+            raise BrokenOffError(f"Dagster's webserver at {self.url} does not answer: {error}") from error
         if body.get("errors"):
-            raise CommandError(f"Dagster's webserver refused a request: {body['errors'][0]['message']}")
+            raise BrokenOffError(f"Dagster's webserver refused a request: {body['errors'][0]['message']}")
         return body["data"]
 
 
@@ -185,4 +187,4 @@ def _expect(answer: Mapping[str, Any], typename: str) -> Mapping[str, Any]:
     if answer["__typename"] == typename:
         return answer
     problems = [error["message"] for error in answer.get("errors", [])] or [answer.get("message", "")]
-    raise CommandError(f"Dagster refused a request ({answer['__typename']}): {'; '.join(problems)}")
+    raise BrokenOffError(f"Dagster refused a request ({answer['__typename']}): {'; '.join(problems)}")

@@ -1,0 +1,182 @@
+"""One collection, driven from outside as a person would drive it in the Dagster UI.
+
+It discovers, launches a run for each repository and follows them to the end. What a run does is none of its business.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bandsync_dagster.cli.errors import BrokenOffError, CommandError
+from bandsync_dagster.cli.facts import Facts, read_facts
+from bandsync_dagster.cli.interrupts import Interrupts
+from bandsync_dagster.cli.local import POLL_SECONDS, UNFINISHED, Local
+from bandsync_dagster.cli.progress import Display
+from bandsync_dagster.cli.report import Report, build_report
+from bandsync_dagster.cli.tracking import Track, track, tracks
+from bandsync_dagster.cli.webserver import Launch, Run
+from bandsync_dagster.store.schema import STAGES
+from bandsync_dagster.tags import COLLECTION, COLLECTION_JOB, COVERAGE_JOB, DISCOVERY_JOB, PARTITION
+
+# Dagster's own: ends a run that takes longer, in seconds.
+_MAX_RUNTIME: Final = "dagster/max_runtime"
+
+# A poll may take at most this share of the time, so that watching a large collection does not slow it down.
+_POLL_SHARE: Final = 0.2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every run of a collection is launched with."""
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    max_runtime: int = 7200
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tag that all runs of the collection share; successors of deferred runs inherit it."""
+        return {COLLECTION: self.id}
+
+    def discovery(self) -> Launch:
+        """Launch the listing of the sources."""
+        return Launch(DISCOVERY_JOB, self.tags)
+
+    def coverage(self) -> Launch:
+        """Launch the final count of what was reached."""
+        return Launch(COVERAGE_JOB, self.tags)
+
+    def repository(self, key: str) -> Launch:
+        """Launch the collection of one repository."""
+        tags = {**self.tags, PARTITION: key, _MAX_RUNTIME: str(self.max_runtime)}
+        config = {"ops": {stage: {"config": dict(self.config)} for stage in STAGES}} if self.config else {}
+        return Launch(COLLECTION_JOB, tags, config)
+
+
+class Collection:
+    """Carries a plan out. Every wait ends at once when somebody asks to stop."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        local: Local,
+        display: Display,
+        interrupts: Interrupts,
+    ) -> None:
+        self._plan = plan
+        self._local = local
+        self._webserver = local.webserver
+        self._processes = local.processes
+        self._engine = local.services.engine
+        self._display = display
+        self._interrupts = interrupts
+        self._clock = local.services.clock
+
+    def run(self) -> Report:
+        """Collect, and say how it ended.
+
+        Raises:
+            CommandError: The sources cannot be read, or one of Dagster's processes ended.
+            Interrupted: Somebody asked to stop.
+        """
+        keys = self._discover()
+        self._launch(keys)
+        tracked, facts = self._follow(keys)
+        report = build_report(tracked, facts.syncs, self._display.elapsed)
+        self._count_coverage()
+        return report
+
+    def cancel(self) -> int:
+        """End every run of the collection, wait until the workers have written what they fetched; count the runs."""
+        return self._local.end_runs(
+            self._interrupts,
+            tags=self._plan.tags,
+            statuses=UNFINISHED,
+            show=lambda alive: self._display.show(f"Stopping; {alive} runs are writing what they have fetched"),
+        )
+
+    def _discover(self) -> list[str]:
+        """Have the sources listed; return the keys of the repositories they mean now."""
+        self._webserver.launch([self._plan.discovery()])
+        run = self._await_job(DISCOVERY_JOB, "Listing the repositories")
+        events = self._webserver.events(run.id)
+        if run.status != "SUCCESS":
+            raise CommandError(failure_text(events))
+        return listed_keys(events)
+
+    def _await_job(self, job: str, phase: str) -> Run:
+        """Follow the runs of an unpartitioned job until the last one ended."""
+        for runs in self._polls(lambda runs: self._show(phase, runs=runs)):
+            followed = track([run for run in runs if run.job == job])
+            if followed.latest and followed.standing.is_final:
+                return followed.latest
+        raise AssertionError("polling ends only by returning or raising")
+
+    def _launch(self, keys: Sequence[str]) -> None:
+        launches = [self._plan.repository(key) for key in keys]
+        while launches:
+            self._processes.ensure_alive()
+            self._interrupts.pause(0)
+            launched = self._webserver.launch(launches)
+            launches = launches[len(launched) :]
+            runs = self._webserver.runs(self._plan.tags)
+            self._show("Collecting", tracked=tracks(keys, runs), runs=runs)
+
+    def _follow(self, keys: Sequence[str]) -> tuple[Mapping[str, Track], Facts]:
+        """Watch until every repository has come to an end."""
+        tracked: Mapping[str, Track] = {}
+        facts = Facts()
+
+        def show(runs: Sequence[Run]) -> None:
+            nonlocal tracked, facts
+            tracked = tracks(keys, runs)
+            facts = self._show("Collecting", tracked=tracked, runs=runs)
+
+        for _ in self._polls(show):
+            if all(followed.standing.is_final for followed in tracked.values()):
+                return tracked, facts
+        raise AssertionError("polling ends only by returning or raising")
+
+    def _count_coverage(self) -> None:
+        """Bring the `coverage` asset up to date, for whoever looks at it in the Dagster UI later."""
+        self._webserver.launch([self._plan.coverage()])
+        self._await_job(COVERAGE_JOB, "Counting what was reached")
+
+    def _polls(self, show: Callable[[Sequence[Run]], object]) -> Iterator[Sequence[Run]]:
+        """Yield the collection's runs again and again, each time after showing them."""
+        while True:
+            before = self._clock()
+            self._processes.ensure_alive()
+            runs = self._webserver.runs(self._plan.tags)
+            show(runs)
+            yield runs
+            took = (self._clock() - before).total_seconds()
+            self._interrupts.pause(max(POLL_SECONDS, took / _POLL_SHARE))
+
+    def _show(self, phase: str, *, tracked: Mapping[str, Track] | None = None, runs: Sequence[Run] = ()) -> Facts:
+        facts = read_facts(self._engine, [run.id for run in runs if run.parent is None], self._clock())
+        self._display.show(phase, tracked, facts)
+        return facts
+
+
+def failure_text(events: Sequence[Mapping[str, Any]]) -> str:
+    """Return why a run failed, in the words of whoever raised the failure."""
+    for event in events:
+        if event["__typename"] == "ExecutionStepFailureEvent":
+            described = (event.get("failureMetadata") or {}).get("description")
+            return described or (event.get("error") or {}).get("message") or "the run failed without saying why"
+    return next(
+        (event["message"] for event in reversed(events) if event["__typename"] == "RunFailureEvent"),
+        "the run was cancelled",
+    )
+
+
+def listed_keys(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys that a discovery listed, from the metadata of its materialization."""
+    for event in events:
+        for entry in event.get("metadataEntries", []):
+            if entry["label"] == "keys" and "jsonString" in entry:
+                return json.loads(entry["jsonString"])
+    raise BrokenOffError("The discovery ended without saying which repositories there are.")

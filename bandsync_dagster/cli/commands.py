@@ -1,0 +1,121 @@
+"""The command line: what can be typed, and its help. Each command hands over to the module that does the work."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+
+from bandsync_dagster.cli.collecting import Order, carry_out
+from bandsync_dagster.cli.errors import CommandError
+from bandsync_dagster.cli.local import choose_port
+from bandsync_dagster.cli.options import (
+    depth_options,
+    environment_with,
+    filter_options,
+    github_option,
+    require_credentials,
+    settings_from,
+    sources_argument,
+    where_options,
+)
+from bandsync_dagster.cli.serving import serve_ui
+from bandsync_dagster.collection.discovery import DiscoveryError, parse_sources
+from bandsync_dagster.github.errors import GitHubError
+from bandsync_dagster.store.errors import StoreError
+
+
+class PlainErrors(click.Group):
+    """A group whose commands end in one clear line when something outside of the program is wrong."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
+        """Run the command; errors that a person can act on become messages, all others stay tracebacks."""
+        try:
+            return super().invoke(ctx)
+        except (StoreError, GitHubError, DiscoveryError) as error:
+            raise CommandError(str(error)) from error
+
+
+@click.group(cls=PlainErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="bandsync-dagster", prog_name="bandsync")
+def bandsync() -> None:
+    r"""Collect the delivery history of GitHub repositories into a SQL database, under GitHub's quota.
+
+    Pull requests become the table `changes`, workflow runs `verifications`, and their jobs `jobs`. When GitHub's
+    quota is used up, work waits in a queue and goes on by itself when the quota is back.
+
+    \b
+    Start here:
+      bandsync demo                     try it against a simulated GitHub: no token, under two minutes
+      export GITHUB_TOKEN=…             then collect what is yours:
+      bandsync collect org:acme
+      bandsync status                   what is in the database, what is missing
+      bandsync up                       the Dagster UI: schedules, backfills, reruns
+
+    Every option stands for an environment variable, named in brackets, and wins over it. Tokens are only taken from
+    the environment: GITHUB_TOKEN, GITHUB_TOKENS (several, separated by commas), or GITHUB_APP_ID,
+    GITHUB_APP_INSTALLATION_ID and GITHUB_APP_PRIVATE_KEY_FILE.
+    """
+
+
+@bandsync.command()
+@sources_argument
+@click.option(
+    "--full-refresh",
+    is_flag=True,
+    help="Collect everything again instead of what is new. Rows already stored are kept and updated.",
+)
+@depth_options
+@filter_options
+@where_options
+@github_option
+@click.option("--ui", is_flag=True, help="Show the Dagster UI meanwhile and afterwards, until Ctrl-C.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Where the UI listens, with --ui.  [default: 3000]")
+def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | None, **given: object) -> None:
+    r"""Collect repositories once, and come back when everything is there.
+
+    \b
+    SOURCE is one of (several may be given; without any, BANDSYNC_SOURCES counts):
+      org:NAME          all repositories of an organisation
+      user:NAME         all repositories of a user
+      repo:OWNER/NAME   one repository
+
+    The first time brings the history, newest first; after that, what is new. When GitHub's quota runs out in between,
+    the command waits for it without sending anything, and says until when. Ctrl-C stops in an orderly way: what was
+    fetched is stored, and the same command goes on from there.
+
+    Exit code: 0 everything is collected, 1 something failed or is missing (the table says what), 2 nothing could be
+    done (the message says why), 130 stopped by Ctrl-C.
+    """
+    environment = environment_with({**given, "sources": sources})
+    settings = settings_from(environment)
+    parse_sources(settings.sources)
+    require_credentials(settings)
+    config = {"full_refresh": True} if full_refresh else {}
+    code, _ = carry_out(Order(settings, environment, config, ui, port), Console())
+    sys.exit(code)
+
+
+@bandsync.command()
+@sources_argument
+@click.option("--port", type=click.IntRange(1, 65535), help="Where the UI listens.  [default: 3000]")
+@depth_options
+@filter_options
+@where_options
+@github_option
+def up(sources: Sequence[str], port: int | None, **given: object) -> None:
+    """Run Dagster with its UI in the home folder, until Ctrl-C.
+
+    For everything that Dagster can do with the same repositories: backfills, schedules, reruns of one repository, the
+    history of every run. It listens on this machine only, as it asks nobody for a password.
+
+    SOURCE is what the asset `repositories` lists, as for `bandsync collect`; without any, BANDSYNC_SOURCES counts.
+    Ctrl-C ends the runs that are being worked on, after they have stored what they fetched; queued and deferred runs
+    wait for the next time.
+    """
+    environment = environment_with({**given, "sources": sources})
+    settings = settings_from(environment)
+    if settings.sources:
+        parse_sources(settings.sources)
+    sys.exit(serve_ui(settings, environment, choose_port(port), Console()))
