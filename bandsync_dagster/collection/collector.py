@@ -215,7 +215,7 @@ class _Collection:
         if was != repository.id:
             if opened.sync.last_batch > 0:
                 raise IdentityError(self.full_name, was or 0, repository.id)
-            opened.sync = await self.around.store.call(identify_sync, opened.sync.id, repository_id=repository.id)
+            opened.sync = await self.around.store.call(identify_sync, opened.sync.id, repository_id=repository.id, now=self.around.clock())
 
     async def _scan(self, client: GitHubClient, repository: Repository, opened: OpenSync) -> None:
         """Run the stage's algorithm; note what it found out about the repository's name."""

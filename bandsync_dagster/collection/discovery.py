@@ -6,11 +6,14 @@ read can show that a repository is gone.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Literal
 
-from bandsync_dagster.clock import Clock
-from bandsync_dagster.collection.outage import Store
+import sqlalchemy as sa
+
+from bandsync_dagster.collection.outage import persist_here
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.errors import (
     BadCredentials,
@@ -235,22 +238,25 @@ def _wanted_once(listings: Mapping[Source, Sequence[Repository] | None], wanted:
     return list(found.values())
 
 
-async def discover_into_store(
-    client: GitHubClient, store: Store, sources: Sequence[Source], wanted: SourceFilter, *, clock: Clock
-) -> Discovery:
-    """List the sources and note in the store what there is, and what is gone.
+def record_discovery(engine: sa.Engine, found: Discovery, *, now: datetime) -> list[str]:
+    """Note in the store what there is, and what is gone. Blocks, also for as long as the store is away.
+
+    Gone is what is stored under an owner whose listing was read and doesn't have it. What a filter leaves out is
+    listed all the same, so it isn't gone.
+
+    Returns:
+        The names of the repositories found to be gone this time.
 
     Raises:
-        RateLimited: GitHub's quota is used up; nothing was noted.
-        DiscoveryError: GitHub refuses the token; nothing was noted.
         StoreError: The store refuses, or stayed away.
     """
-    found = await discover(client, sources, wanted)
-    stored = await store.call(list_repositories)
-    await store.call(upsert_repositories, [asdict(row) for row in _to_note(found, stored)], now=clock())
-    for repository, reason in _gone(found, stored):
-        await store.call(mark_repository, repository.id, "gone", reason, now=clock())
-    return found
+    stored = persist_here(partial(list_repositories, engine))
+    seen = [asdict(repository) for repository in _to_note(found, stored)]
+    persist_here(partial(upsert_repositories, engine, seen, now=now))
+    gone = list(_gone(found, stored))
+    for repository, reason in gone:
+        persist_here(partial(mark_repository, engine, repository.id, "gone", reason, now=now))
+    return [repository.full_name for repository, _ in gone]
 
 
 def _to_note(found: Discovery, stored: Sequence[StoredRepository]) -> list[Repository]:

@@ -182,18 +182,23 @@ class Pipeline:
         self.metrics.queued(self._rows)
         if self._due() or len(self._queue) == 1:
             self._wake.set()
-        await self._until(lambda: self._rows + len(page.rows) <= max(self._options.queue_size, len(page.rows)))
+        started = self._timer()
+        if await self._until(lambda: self._rows + len(page.rows) <= max(self._options.queue_size, len(page.rows))):
+            self.metrics.waited(self._timer() - started)
 
     async def flush(self) -> None:
         """Wait until everything put so far is in the store, so that a query sees it."""
         await self._until(lambda: not self._queue and not self._stranded)
 
-    async def _until(self, reached: Callable[[], bool]) -> None:
-        """Wait for the writer to get there. A waiting caller makes the next batch leave at once."""
+    async def _until(self, reached: Callable[[], bool]) -> bool:
+        """Wait for the writer to get there; a waiting caller makes the next batch leave at once.
+
+        Returns:
+            Whether it was necessary to wait.
+        """
         self._raise_failure()
         if reached():
-            return
-        started = self._timer()
+            return False
         self._impatient += 1
         self._wake.set()
         try:
@@ -201,8 +206,8 @@ class Pipeline:
                 await self._progress.wait_for(lambda: reached() or self._running.done())
         finally:
             self._impatient -= 1
-            self.metrics.waited(self._timer() - started)
         self._raise_failure()
+        return True
 
     @property
     def _running(self) -> asyncio.Task[None]:

@@ -1,0 +1,43 @@
+"""A time that moves only when a test says so, for everything that waits by `sleep` or measures by `timer`."""
+
+import asyncio
+from datetime import datetime, timedelta, timezone
+
+EPOCH = datetime(2026, 11, 29, 12, 0, tzinfo=timezone.utc)
+
+
+class TimeByHand:
+    """A clock, a timer and a sleep that agree with each other."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.slept: list[float] = []
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def timer(self) -> float:
+        """Return the seconds since the test began."""
+        return self.seconds
+
+    def clock(self) -> datetime:
+        """Return the same as a moment."""
+        return EPOCH + timedelta(seconds=self.seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the test has moved the time on."""
+        self.slept.append(seconds)
+        awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.seconds + seconds, awake))
+        await awake
+
+    async def sleep_at_once(self, seconds: float) -> None:
+        """Move the time on by as much as the sleeper wants, and let everybody else have a turn."""
+        self.slept.append(seconds)
+        self.seconds += seconds
+        await asyncio.sleep(0)
+
+    def advance(self, seconds: float) -> None:
+        """Move the time on and wake whoever waited for it."""
+        self.seconds += seconds
+        due = [awake for at, awake in self._sleepers if at <= self.seconds and not awake.done()]
+        for awake in due:
+            awake.set_result(None)
