@@ -12,7 +12,7 @@ import dagster as dg
 
 from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.resources import Services
-from bandsync_dagster.store import queries
+from bandsync_dagster.store import queries, status
 from bandsync_dagster.store.queries import CounterFacts
 
 STAGES = ("changes", "verifications", "jobs")
@@ -138,7 +138,7 @@ def every_repository_reached(
 ) -> dg.AssetCheckResult:
     """Fail while a repository is deferred, failed or missing, and say which."""
     keys = context.instance.get_dynamic_partitions(repositories_partitions.name or "")
-    missing = list(queries.uncovered(services.engine, keys))
+    missing = list(status.uncovered(services.engine, keys))
     return dg.AssetCheckResult(
         passed=not missing,
         severity=dg.AssetCheckSeverity.WARN,

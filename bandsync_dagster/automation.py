@@ -67,7 +67,8 @@ def quota_gate(context: dg.SensorEvaluationContext, services: dg.ResourceParam[S
     if gate is None or gate.state != "closed":
         return dg.SkipReason("The gate is open.")
     when = moment(gate.closed_until, now) if gate.closed_until else "as soon as possible"
-    return dg.SkipReason(f"The gate is closed: the {gate.bucket} quota is used up. It opens {when}.")
+    why = f"the {gate.bucket} quota is used up" if gate.bucket else "somebody closed it"
+    return dg.SkipReason(f"The gate is closed: {why}. It opens {when}.")
 
 
 @dg.sensor(

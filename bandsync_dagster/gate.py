@@ -46,14 +46,14 @@ def ensure_pool_limit(instance: dg.DagsterInstance) -> int:
 
 
 def close_gate(
-    instance: dg.DagsterInstance, engine: sa.Engine, *, bucket: str, until: datetime, now: datetime
+    instance: dg.DagsterInstance, engine: sa.Engine, *, bucket: str | None, until: datetime, now: datetime
 ) -> None:
-    """Close the gate, or keep a closed one closed for longer."""
+    """Close the gate, or keep a closed one closed for longer. `bucket` is None when it is closed by hand."""
     with locked_gate(engine, POOL) as handle:
         gate, limit = handle.gate, ensure_pool_limit(instance)
         reopens = until + MARGIN + timedelta(seconds=random.uniform(0, JITTER))  # noqa: S311  (no secret)
         if gate and gate.state == "closed" and gate.closed_until and gate.closed_until >= reopens:
-            bucket, reopens = gate.bucket or bucket, gate.closed_until
+            bucket, reopens = gate.bucket, gate.closed_until
         handle.write(
             state="closed", limit=_limit_to_restore(gate, limit), bucket=bucket, closed_until=reopens, now=now
         )
@@ -96,7 +96,7 @@ def tend_gate(
     if gate is None:
         return None
     if gate.state == "closed" and opens_at is not None:
-        close_gate(instance, engine, bucket=gate.bucket or "", until=opens_at, now=now)
+        close_gate(instance, engine, bucket=gate.bucket, until=opens_at, now=now)
     elif gate.state == "closed" and _is_due(gate, needed, now):
         open_gate(instance, engine, now=now)
     else:
@@ -106,7 +106,7 @@ def tend_gate(
 
 def _is_due(gate: Gate, needed: frozenset[str], now: datetime) -> bool:
     """Tell whether a gate may open whose needed buckets are open: its time has come, or nobody waits for its bucket."""
-    nobody_waits = bool(needed) and gate.bucket not in needed
+    nobody_waits = bool(needed) and gate.bucket is not None and gate.bucket not in needed
     return nobody_waits or gate.closed_until is None or gate.closed_until <= now
 
 

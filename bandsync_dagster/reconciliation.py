@@ -4,6 +4,7 @@ It never touches a sync whose run is queued or alive, nor a deferred one whose s
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -11,6 +12,7 @@ import dagster as dg
 import sqlalchemy as sa
 
 from bandsync_dagster.deferral import find_successor
+from bandsync_dagster.store.errors import IllegalTransition
 from bandsync_dagster.store.queries import unfinished_syncs
 from bandsync_dagster.store.syncs import Sync, cancel_sync, fail_sync
 from bandsync_dagster.tags import SUCCESSOR_OF
@@ -53,7 +55,8 @@ def reconcile(
             if sync.id not in suspects:
                 silent.add(sync.id)
                 continue
-        ended.append(_end(instance, engine, sync, _heir(instance, sync, run), now))
+        with suppress(IllegalTransition):  # It ended by itself after it was read.
+            ended.append(_end(instance, engine, sync, _heir(instance, sync, run), now))
     return Reconciliation(tuple(ended), frozenset(silent))
 
 

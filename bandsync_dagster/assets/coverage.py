@@ -6,7 +6,7 @@ import dagster as dg
 
 from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.resources import Services
-from bandsync_dagster.store import queries
+from bandsync_dagster.store import status
 
 
 @dg.asset(
@@ -23,5 +23,5 @@ def coverage(
     Its check fails as long as a repository that is in the partitions was not reached.
     """
     keys = context.instance.get_dynamic_partitions(repositories_partitions.name or "")
-    counts = queries.coverage(services.engine, keys)
+    counts = status.coverage(services.engine, keys)
     return dg.MaterializeResult(metadata={state: dg.MetadataValue.int(n) for state, n in counts.items()})

@@ -1,16 +1,16 @@
 """The `repositories` asset: which repositories there are. It adds partitions; retiring them is a sensor's work."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
 
 from bandsync_dagster.assets.stage import StepRetries
 from bandsync_dagster.collection.collector import Deferred
-from bandsync_dagster.collection.discovery import Discovery, DiscoveryError, discover_into_store
+from bandsync_dagster.collection.discovery import Discovery, DiscoveryError, SourceFilter, discover, parse_sources, record_discovery
 from bandsync_dagster.deferral import defer
-from bandsync_dagster.github.errors import AccessError, RateLimited
+from bandsync_dagster.github.errors import RateLimited
 from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.resources import Services
 from bandsync_dagster.tags import POOL
@@ -36,7 +36,42 @@ def repositories(
         except RateLimited as limit:
             defer(context, services, Deferred(stage="repositories", limit=limit))
             return
-        except (AccessError, DiscoveryError, ValueError) as error:
+        except DiscoveryError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
-        added = _add_partitions(context.instance, found.keys)
-        yield dg.MaterializeResult(metadata=_metadata(found, added))
+        gone = record_discovery(services.engine, found, now=services.clock())
+        keys, added = _add_partitions(context.instance, found.keys)
+        if found.problems:
+            raise dg.Failure("\n".join(found.problems), allow_retries=False)
+        yield dg.MaterializeResult(metadata=_metadata(keys, added, gone))
+
+
+async def _discover(services: Services) -> Discovery:
+    settings = services.settings
+    sources = parse_sources(settings.sources)
+    wanted = SourceFilter(
+        include=settings.include, exclude=settings.exclude, archived=settings.archived, forks=settings.forks
+    )
+    async with services.client() as client:
+        return await discover(client, sources, wanted)
+
+
+def _add_partitions(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[list[str], int]:
+    """Add the partitions that are not there yet.
+
+    Returns:
+        The partition of each name, in whatever case it was first spelled, and how many are new.
+    """
+    definition = repositories_partitions.name or ""
+    known = {key.lower(): key for key in instance.get_dynamic_partitions(definition)}
+    new = [name for name in names if name.lower() not in known]
+    instance.add_dynamic_partitions(definition, new)
+    return [known.get(name.lower(), name) for name in names], len(new)
+
+
+def _metadata(keys: Sequence[str], added: int, gone: Sequence[str]) -> dict[str, Any]:
+    return {
+        "dagster/row_count": len(keys),
+        "added": added,
+        "gone": dg.MetadataValue.json(list(gone)),
+        "keys": dg.MetadataValue.json(list(keys)),
+    }
