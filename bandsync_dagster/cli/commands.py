@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ from rich.console import Console
 
 from bandsync_dagster.cli.collecting import Order, carry_out
 from bandsync_dagster.cli.errors import CommandError
+from bandsync_dagster.cli.gating import GateControl, gate_control
 from bandsync_dagster.cli.local import choose_port
 from bandsync_dagster.cli.options import (
     depth_options,
@@ -16,13 +18,17 @@ from bandsync_dagster.cli.options import (
     filter_options,
     github_option,
     require_credentials,
+    require_database,
     settings_from,
     sources_argument,
     where_options,
 )
 from bandsync_dagster.cli.serving import serve_ui
+from bandsync_dagster.cli.status import print_json, print_status, read_status
+from bandsync_dagster.clock import utc_now
 from bandsync_dagster.collection.discovery import DiscoveryError, parse_sources
 from bandsync_dagster.github.errors import GitHubError
+from bandsync_dagster.resources import open_services
 from bandsync_dagster.store.errors import StoreError
 
 
@@ -119,3 +125,75 @@ def up(sources: Sequence[str], port: int | None, **given: object) -> None:
     if settings.sources:
         parse_sources(settings.sources)
     sys.exit(serve_ui(settings, environment, choose_port(port), Console()))
+
+
+@bandsync.command()
+@where_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, for programs.")
+@click.option("--all", "every_repository", is_flag=True, help="One line for each repository and stage.")
+def status(as_json: bool, every_repository: bool, **given: object) -> None:
+    """Show what is in the database: syncs, what is missing and why, quota, gate.
+
+    Asks GitHub nothing and starts nothing; also while something is being collected.
+    """
+    settings = settings_from(environment_with(given))
+    require_database(settings)
+    found = read_status(open_services(settings).engine, utc_now())
+    if as_json:
+        print_json(found)
+    else:
+        print_status(Console(), found, every_repository=every_repository)
+
+
+@bandsync.group(invoke_without_command=True)
+@where_options
+@click.option(
+    "--dagster-home",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The DAGSTER_HOME of a deployment of your own.  [default: the one in the home folder]",
+)
+@click.pass_context
+def gate(ctx: click.Context, dagster_home: Path | None, **given: object) -> None:
+    """Show, open or close the gate: while it is closed no run starts, and queued runs wait.
+
+    It closes by itself when GitHub's quota is used up, and opens by itself when the quota is back. Without a command
+    it is shown.
+    """
+    settings = settings_from(environment_with(given))
+    require_database(settings)
+    control = gate_control(open_services(settings), dagster_home or settings.home / "dagster")
+    ctx.obj = ctx.with_resource(control)
+    if ctx.invoked_subcommand is None:
+        ctx.obj.show(Console())
+
+
+@gate.command("show")
+@click.pass_obj
+def gate_show(control: GateControl) -> None:
+    """Say whether the gate is open, and if not, until when."""
+    control.show(Console())
+
+
+@gate.command("open")
+@click.pass_obj
+def gate_open(control: GateControl) -> None:
+    """Open the gate now.
+
+    Each request still looks at the quota first: if that is used up, nothing is sent and the gate closes again.
+    """
+    control.open()
+    control.show(Console())
+
+
+@gate.command("close")
+@click.option(
+    "--minutes", type=click.IntRange(min=1), default=60, show_default=True, help="When it opens again by itself."
+)
+@click.pass_obj
+def gate_close(control: GateControl, minutes: int) -> None:
+    """Close the gate, to leave GitHub's quota to others for a while.
+
+    Runs that are being worked on finish first.
+    """
+    control.close(minutes)
+    control.show(Console())

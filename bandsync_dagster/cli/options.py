@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from sqlalchemy.engine import make_url
 
 from bandsync_dagster.cli.errors import CommandError
 from bandsync_dagster.settings import DEFAULT_GITHUB_URL, Settings, SettingsError
@@ -126,6 +127,20 @@ def require_credentials(settings: Settings) -> None:
             "No token. Set GITHUB_TOKEN to a personal access token that may read the repositories' metadata, pull"
             " requests and actions (https://github.com/settings/tokens), or set GITHUB_APP_ID,"
             " GITHUB_APP_INSTALLATION_ID and GITHUB_APP_PRIVATE_KEY_FILE. To look around without one: bandsync demo"
+        )
+
+
+def require_database(settings: Settings) -> None:
+    """Refuse to make a new database for somebody who only wants to look at one.
+
+    Raises:
+        CommandError: The settings mean an SQLite file that is not there.
+    """
+    url = make_url(settings.database_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
+        raise CommandError(
+            f"There is no database at {url.database} yet. Collect something first, or say where it is with --home or"
+            " --database-url."
         )
 
 
