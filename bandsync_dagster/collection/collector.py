@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,12 +16,11 @@ from bandsync_dagster.collection.scan import Ending, IdentityError, Scan, StageO
 from bandsync_dagster.collection.stages import ALGORITHMS, Algorithm
 from bandsync_dagster.collection.sync import OpenSync, Surroundings
 from bandsync_dagster.github.client import GitHubClient
-from bandsync_dagster.github.errors import LimitKind, NotFound, RateLimited
+from bandsync_dagster.github.errors import NotFound, RateLimited
 from bandsync_dagster.github.models import Repository
-from bandsync_dagster.store.queries import StoredRepository, checkpoint, counter_totals
-from bandsync_dagster.store.spool import Spool
+from bandsync_dagster.store.queries import StoredRepository, checkpoint, row_count
+from bandsync_dagster.store.spool import Spool, replay
 from bandsync_dagster.store.syncs import Sync, continue_sync, identify_sync, start_sync
-from bandsync_dagster.store.writes import write_spooled_batch
 
 __all__ = ["Collector", "Deferred", "RunIdentity", "StageOptions", "StageResult"]
 
@@ -84,7 +82,7 @@ class StageResult:
     resumed_completed: bool = False
 
 
-class Deferred(Exception):  # noqa: N818  (a deferral is an outcome, and nothing went wrong)
+class Deferred(Exception):
     """A stage stopped for lack of quota. All that was fetched is stored; it can go on from `resume_at`.
 
     Attributes:
@@ -101,9 +99,9 @@ class Deferred(Exception):  # noqa: N818  (a deferral is an outcome, and nothing
         super().__init__(f"{stage}: {limit}")
         self.stage = stage
         self.sync_id = sync.id if sync else None
-        self.bucket: str = limit.bucket
-        self.resume_at: datetime = limit.resume_at
-        self.kind: LimitKind = limit.kind
+        self.bucket = limit.bucket
+        self.resume_at = limit.resume_at
+        self.kind = limit.kind
         self.collected = sync.records_collected if sync else 0
         self.requests = sync.requests if sync else 0
 
@@ -215,7 +213,9 @@ class _Collection:
         if was != repository.id:
             if opened.sync.last_batch > 0:
                 raise IdentityError(self.full_name, was or 0, repository.id)
-            opened.sync = await self.around.store.call(identify_sync, opened.sync.id, repository_id=repository.id, now=self.around.clock())
+            opened.sync = await self.around.store.call(
+                identify_sync, opened.sync.id, repository_id=repository.id, now=self.around.clock()
+            )
 
     async def _scan(self, client: GitHubClient, repository: Repository, opened: OpenSync) -> None:
         """Run the stage's algorithm; note what it found out about the repository's name."""
@@ -272,12 +272,14 @@ class _Collection:
         )
 
     async def _write_spooled(self, repository_id: int) -> None:
-        """Write what an earlier sync had fetched and could not store."""
+        """Write what an earlier sync had fetched and could not store; its checkpoint then is the one to go on from."""
+        if self.around.spool is not None:
+            await self.around.store.call(replay, self.around.spool, repository_id, self.stage, now=self.around.clock())
 
     async def _result(self, sync: Sync, *, resumed_completed: bool = False) -> StageResult:
         rows = 0
         if sync.repository_id is not None:
-            rows = (await self.around.store.call(counter_totals, sync.repository_id, self.stage)).rows
+            rows = await self.around.store.call(row_count, sync.repository_id, self.stage)
         return StageResult(
             sync_id=sync.id,
             stage=sync.stage,

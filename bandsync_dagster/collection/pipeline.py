@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from bandsync_dagster.collection.metrics import PipelineMetrics
 from bandsync_dagster.collection.outage import BACKOFF, Sleep, persist
 from bandsync_dagster.store.engine import transient
+from bandsync_dagster.store.errors import StoreError
 from bandsync_dagster.store.writes import Batch, Written
 
 Row = Mapping[str, Any]
@@ -291,8 +292,11 @@ class Pipeline:
             return
         while self._queue:
             self._stranded.append(self._take())
-        for batch in self._stranded:
-            await asyncio.to_thread(self._sink.set_aside, batch)
+        try:
+            for batch in self._stranded:
+                await asyncio.to_thread(self._sink.set_aside, batch)
+        except StoreError as problem:
+            raise problem from failure
 
 
 async def outlast_cancellation(work: Awaitable[None]) -> None:

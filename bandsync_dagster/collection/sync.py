@@ -11,8 +11,8 @@ from bandsync_dagster.clock import Clock, utc_now
 from bandsync_dagster.collection.outage import Sleep, Store
 from bandsync_dagster.collection.pipeline import Pipeline, PipelineOptions, Row, outlast_cancellation
 from bandsync_dagster.collection.scan import Ending, IdentityError
-from bandsync_dagster.github.client import Spent
 from bandsync_dagster.github.errors import AccessError, Blocked, GitHubError, RateLimited
+from bandsync_dagster.github.exchange import Spent
 from bandsync_dagster.store.errors import IllegalTransition, StoreError
 from bandsync_dagster.store.queries import find_sync
 from bandsync_dagster.store.spool import Spool
@@ -165,7 +165,7 @@ class OpenSync:
         if isinstance(error, RateLimited):
             return defer_sync, {"resume_at": error.resume_at, "bucket": error.bucket}
         if isinstance(error, IdentityError) or not isinstance(error, Exception):
-            return cancel_sync, {"error": str(error) or "the run was stopped"}
+            return cancel_sync, {"reason": str(error) or "the run was stopped"}
         ending = self.ending or Ending(_word_for(error), None)
         return fail_sync, {"outcome": ending.word, "error": _one_line(error)}
 
