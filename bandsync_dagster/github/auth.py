@@ -14,7 +14,7 @@ import jwt
 from bandsync_dagster.clock import Clock, utc_now
 from bandsync_dagster.github.errors import BadCredentials, ConnectionLost, GitHubError, RateLimited, TransientError
 from bandsync_dagster.github.payload import Fields, decode
-from bandsync_dagster.github.quota import local_time, read_quota
+from bandsync_dagster.github.quota import clock_skew, local_time, read_quota
 from bandsync_dagster.github.redaction import redact
 from bandsync_dagster.github.verdict import classify, failure, resume_time
 
@@ -58,6 +58,7 @@ class PersonalToken:
         self.fingerprint = fingerprint_of(self._token)
 
     def __repr__(self) -> str:
+        """Show the fingerprint, never the token."""
         return f"PersonalToken({self.fingerprint})"
 
     async def token(self, http: httpx.AsyncClient) -> str:  # noqa: ARG002 - the credential's interface
@@ -113,6 +114,7 @@ class AppInstallation:
         self.fingerprint = fingerprint_of(f"app:{app_id}:{installation_id}")
 
     def __repr__(self) -> str:
+        """Show the fingerprint, never the key or a token."""
         return f"AppInstallation({self.fingerprint})"
 
     def discard(self) -> bool:
@@ -164,8 +166,7 @@ class AppInstallation:
 
     def _compare_clocks(self, response: httpx.Response) -> bool:
         """Learn from a refusal how far the clocks are apart, and say whether that may have been its cause."""
-        now, there = self._clock(), int(self._clock().timestamp())
-        offset = timedelta(seconds=there) - timedelta(seconds=local_time(there, response.headers, now=now).timestamp())
+        offset = -clock_skew(response.headers, now=self._clock())
         changed = abs(offset - self._offset) > _JWT_BACKDATED / 2
         self._offset = offset
         return changed

@@ -109,8 +109,10 @@ class GitHubClient:
         self.base_url = _base_url(base_url)
         self._http = httpx.AsyncClient(transport=transport, timeout=_TIMEOUT, headers=_headers())
         by_fingerprint = {credential.fingerprint: credential for credential in credentials or [Anonymous()]}
-        manners = Manners(share, patience, deadline, jitter, sleep)
-        self._exchange = Exchange(self._http, by_fingerprint, ledger, clock, manners, concurrency)
+        manners = Manners(share, concurrency, patience, deadline, jitter, sleep)
+        self._exchange = Exchange(
+            http=self._http, credentials=by_fingerprint, ledger=ledger, clock=clock, manners=manners
+        )
         self._fingerprints = tuple(by_fingerprint)
         self.clock = clock
 
@@ -119,15 +121,18 @@ class GitHubClient:
         """What this client has used up so far."""
         return self._exchange.spent
 
-    async def __aenter__(self) -> "GitHubClient":
+    async def __aenter__(self) -> "GitHubClient":  # noqa: PYI034 - `Self` is new in Python 3.11
+        """Return the client, ready to use."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Close the connections."""
         await self._http.aclose()
 
     def __repr__(self) -> str:
+        """Show the URL and the fingerprints, never a token."""
         return f"GitHubClient({self.base_url}, tokens {', '.join(self._fingerprints)})"
 
     async def get(

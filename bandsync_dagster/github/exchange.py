@@ -15,7 +15,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import httpx
 
@@ -33,6 +33,8 @@ _LONGEST_BACKOFF = 60.0
 # A page of 100 workflow runs is about 1 MB.
 _LARGEST_BODY = 64 * 2**20
 _SHORTEST_WAIT = 0.05
+# 500,000 nodes at most, so far fewer requests; anything else is no cost.
+_DEAREST_QUERY = 500_000
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ class Manners:
     """How patient a client is; see `GitHubClient`."""
 
     share: float
+    concurrency: int
     patience: float
     deadline: float
     jitter: Callable[[], float]
@@ -106,14 +109,14 @@ class _Tries:
 class Exchange:
     """Sends calls with the credentials of a client, under the quota of a ledger."""
 
-    def __init__(  # noqa: PLR0913 - the parts a client is put together from
+    def __init__(
         self,
+        *,
         http: httpx.AsyncClient,
         credentials: Mapping[str, Credential],
         ledger: QuotaLedger,
         clock: Clock,
         manners: Manners,
-        concurrency: int,
     ) -> None:
         self.spent = Spent()
         self._http = http
@@ -121,7 +124,7 @@ class Exchange:
         self._ledger = ledger
         self._clock = clock
         self._manners = manners
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(manners.concurrency)
         self._renewal = asyncio.Lock()
         self._secrets: set[str] = set()
 
@@ -237,7 +240,7 @@ class Exchange:
         self._count(call, verdict, document)
         return Answer(verdict, status, headers, document, fingerprint)
 
-    def _count(self, call: Call, verdict: Verdict | None, document: Any = None) -> None:
+    def _count(self, call: Call, verdict: Verdict | None, document: object = None) -> None:
         self.spent.requests += 1
         limited = verdict is not None and verdict.kind in ("primary", "secondary")
         if call.graphql and not limited:
@@ -297,10 +300,9 @@ class Exchange:
         return self.redact(f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
-def points_of(document: Any, declared: int) -> int:
-    """Return what a query cost by GitHub's own account, or what it was expected to cost."""
-    try:
-        cost = document["data"]["rateLimit"]["cost"]
-    except (KeyError, TypeError, IndexError):
-        return declared
-    return cost if isinstance(cost, int) and not isinstance(cost, bool) and 0 <= cost < 2**31 else declared
+def points_of(document: object, declared: int) -> int:
+    """Return what a query cost by GitHub's own account (`rateLimit { cost }`), or what it was expected to cost."""
+    for name in ("data", "rateLimit", "cost"):
+        document = cast("dict[str, object]", document).get(name) if isinstance(document, dict) else None
+    sound = isinstance(document, int) and not isinstance(document, bool) and 0 <= document <= _DEAREST_QUERY
+    return cast("int", document) if sound else declared

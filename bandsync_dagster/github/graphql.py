@@ -1,8 +1,4 @@
-"""The GraphQL documents bandsync sends, and how their answers become rows.
-
-Costs are computed by GitHub's formula ("Rate limits and query limits for the GraphQL API"): the requests needed to
-fill each connection, one for each parent, divided by 100. The innermost `first` costs nothing, and a connection of
-which only `totalCount` is read counts as none.
+"""The GraphQL queries bandsync asks, each as one function from a client to rows.
 
 A null where an item was asked for, and an item that an error points into, is a gap: it is counted or None, never
 passed over, and never stored with parts of it missing.
@@ -14,110 +10,27 @@ from datetime import datetime
 from typing import Any
 
 from bandsync_dagster.github.client import GitHubClient, GraphQLAnswer
+from bandsync_dagster.github.documents import ACTIVITY, CHANGES_BACKWARD, CHANGES_FORWARD, DOCUMENTS, SUITES
 from bandsync_dagster.github.errors import Forbidden
 from bandsync_dagster.github.models import Change, Job
 from bandsync_dagster.github.payload import Fields
 
+__all__ = [
+    "DOCUMENTS",
+    "MOST_ITEMS",
+    "Activity",
+    "ChangePage",
+    "SuiteJobs",
+    "fetch_activity",
+    "fetch_changes",
+    "fetch_suite",
+    "fetch_suites",
+    "parse_change",
+    "parse_check_run",
+]
+
 # GitHub docs: at most 100 ids in one `nodes`, and 100 items in one connection.
 MOST_ITEMS = 100
-
-_CHANGE_FIELDS = """
-fragment Who on Actor {
-  __typename
-  login
-  ... on User { databaseId }
-  ... on Bot { databaseId }
-  ... on Mannequin { databaseId }
-  ... on Organization { databaseId }
-}
-fragment Feed on PullRequestConnection {
-  totalCount
-  pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
-  edges {
-    cursor
-    node {
-      fullDatabaseId id number title state isDraft url
-      author { ...Who }
-      mergedBy { ...Who }
-      baseRefName baseRefOid headRefName headRefOid
-      additions deletions changedFiles
-      createdAt updatedAt closedAt mergedAt
-      mergeCommit { oid }
-      reviewDecision
-      comments { totalCount }
-      labels(first: 100) { nodes { name } }
-      commits(first: 1) { totalCount nodes { commit { authoredDate } } }
-      reviews(first: 1) { totalCount nodes { submittedAt } }
-    }
-  }
-}
-"""
-
-# Two documents, so that `first` and `last` are never in one call: GitHub takes exactly one of them.
-CHANGES_FORWARD = (
-    """
-query ChangesForward($owner: String!, $name: String!, $size: Int!, $cursor: String) {
-  rateLimit { cost }
-  repository(owner: $owner, name: $name) {
-    databaseId id nameWithOwner
-    pullRequests(first: $size, after: $cursor, orderBy: {field: UPDATED_AT, direction: ASC}) { ...Feed }
-  }
-}
-"""
-    + _CHANGE_FIELDS
-)
-
-CHANGES_BACKWARD = (
-    """
-query ChangesBackward($owner: String!, $name: String!, $size: Int!, $cursor: String) {
-  rateLimit { cost }
-  repository(owner: $owner, name: $name) {
-    databaseId id nameWithOwner
-    pullRequests(last: $size, before: $cursor, orderBy: {field: UPDATED_AT, direction: ASC}) { ...Feed }
-  }
-}
-"""
-    + _CHANGE_FIELDS
-)
-
-# `checkType` defaults to LATEST, which leaves out superseded attempts and counts without them.
-SUITES = """
-query Suites($ids: [ID!]!, $size: Int!, $cursor: String) {
-  rateLimit { cost }
-  nodes(ids: $ids) {
-    __typename
-    ... on CheckSuite {
-      id status
-      workflowRun { databaseId }
-      checkRuns(first: $size, after: $cursor, filterBy: {checkType: ALL}) {
-        totalCount
-        pageInfo { hasNextPage endCursor }
-        nodes { databaseId id name status conclusion startedAt completedAt detailsUrl url }
-      }
-    }
-  }
-}
-"""
-
-ACTIVITY = """
-query Activity($ids: [ID!]!) {
-  rateLimit { cost }
-  nodes(ids: $ids) {
-    __typename
-    ... on Repository {
-      databaseId id nameWithOwner pushedAt isArchived
-      pullRequests(first: 1, orderBy: {field: UPDATED_AT, direction: DESC}) { totalCount nodes { updatedAt } }
-    }
-  }
-}
-"""
-
-DOCUMENTS = {
-    "ChangesForward": CHANGES_FORWARD,
-    "ChangesBackward": CHANGES_BACKWARD,
-    "Suites": SUITES,
-    "Activity": ACTIVITY,
-}
 
 # Labels, commits and reviews of each pull request.
 _CONNECTIONS_PER_CHANGE = 3
@@ -369,7 +282,11 @@ def parse_change(node: Fields, repository_id: int) -> Change:
 
 def _first(connection: Fields) -> Fields | None:
     nodes = connection.items("nodes") if "nodes" in connection else []
-    return Fields(connection.endpoint, f"{connection.name('nodes')}[0]", nodes[0]) if nodes and nodes[0] else None
+    return (
+        Fields(connection.endpoint, f"{connection.name('nodes')}[0]", nodes[0])
+        if nodes and nodes[0] is not None
+        else None
+    )
 
 
 def _login(who: Fields | None) -> str | None:

@@ -18,7 +18,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]
 _FIRST_REAL_YEAR = 2000
 
 
-def decode(body: bytes) -> Any:
+def decode(body: bytes) -> Any:  # noqa: ANN401 - JSON is anything
     """Return what the JSON in `body` says.
 
     Raises:
@@ -147,7 +147,7 @@ class Fields:
         """Return a list of strings, or None where GitHub has none."""
         return self.texts(field) if field in self else None
 
-    def _required(self, field: str) -> Any:
+    def _required(self, field: str) -> Any:  # noqa: ANN401 - JSON is anything
         value = self._values.get(field, _ABSENT)
         if value is _ABSENT:
             self.fail(field, "is missing")

@@ -93,11 +93,11 @@ def read_quota(headers: Mapping[str, str], bucket: str, *, now: datetime) -> Quo
 
 def local_time(epoch: int, headers: Mapping[str, str], *, now: datetime) -> datetime:
     """Translate a moment of GitHub's clock into this machine's, given a response that just arrived."""
-    ahead = epoch - (now - _skew(headers, now)).timestamp()
+    ahead = epoch - (now - clock_skew(headers, now=now)).timestamp()
     return now + min(timedelta(seconds=min(ahead, 1e9)), _LONGEST_WINDOW)
 
 
-def _skew(headers: Mapping[str, str], now: datetime) -> timedelta:
+def clock_skew(headers: Mapping[str, str], *, now: datetime) -> timedelta:
     """Return how far this machine's clock is ahead of the server's; less than its resolution counts as nothing."""
     try:
         date = parsedate_to_datetime(headers.get("date", ""))
@@ -139,11 +139,12 @@ class _Bucket:
         left = self.limit if self.full(now) else self.remaining
         return left - int(share * self.limit) - self.in_flight(now)
 
-    def needed(self, cost: int, share: float) -> int:
-        """Return what must be left for a request: twice its cost, but never more than a full window has."""
-        if self.limit is None:
-            return 2 * cost
-        return max(min(2 * cost, self.limit - int(share * self.limit)), 1)
+    def admits(self, cost: int, share: float, now: datetime) -> bool:
+        """Whether twice the cost is left; but a full window always lets one request through, however small it is."""
+        if self.closed(now):
+            return False
+        most = float("inf") if self.limit is None else max(self.limit - int(share * self.limit), 1)
+        return cost == 0 or self.spare(share, now) >= min(2 * cost, most)
 
     def opens_at(self, now: datetime) -> datetime:
         """Return when a request that cannot be granted now can be tried."""
@@ -185,7 +186,7 @@ class MemoryLedger:
             able = [
                 (state.spare(share, now), fingerprint, state)
                 for fingerprint, state in candidates
-                if not state.closed(now) and state.spare(share, now) >= state.needed(cost, share)
+                if state.admits(cost, share, now)
             ]
             if not able:
                 return min(state.opens_at(now) for _, state in candidates)

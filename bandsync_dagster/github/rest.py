@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from bandsync_dagster.github.client import GitHubClient, RestAnswer
-from bandsync_dagster.github.errors import NotFound
+from bandsync_dagster.github.errors import NotFound, PayloadError
 from bandsync_dagster.github.models import Job, Repository, Verification
 from bandsync_dagster.github.payload import Fields
 from bandsync_dagster.github.quota import QuotaReading, local_time
@@ -78,8 +78,12 @@ async def iterate_repositories(client: GitHubClient, kind: OwnerKind, name: str)
         "direction": "asc",
         "per_page": PAGE_SIZE,
     }
+    seen: set[str] = set()
     while url:
         answer = await client.get(url, params)
+        if url in seen:
+            raise PayloadError(answer.endpoint, "Link", "leads back to a page that was read before")
+        seen.add(url)
         whole = Fields(answer.endpoint, "", {"repositories": answer.data})
         yield [parse_repository(item) for item in whole.objects("repositories")]
         url, params = answer.links.get("next", ""), None

@@ -51,7 +51,7 @@ _SECONDARY_TEXT = re.compile(
 )
 _PERMISSION_TEXT = re.compile(
     r"resource not accessible|resource protected by|must have|not permitted|forbids access|saml|ip allow list"
-    r"|personal access token|administrative rules|disabled",
+    r"|personal access token|administrative rules|disabled|maximum number of login attempts",
     re.IGNORECASE,
 )
 _LOCKED_OUT_TEXT = re.compile(r"maximum number of login attempts", re.IGNORECASE)
@@ -60,10 +60,10 @@ _TIMEOUT_TEXT = re.compile(
     r"|resource limits for this query exceeded",
     re.IGNORECASE,
 )
+_TRANSIENT_TEXT = re.compile(r"internal (server )?error|service.unavailable|try again", re.IGNORECASE)
 # `RATE_LIMIT` with code `graphql_rate_limit` has been seen since January 2026 beside the documented `RATE_LIMITED`.
 _LIMIT_TYPES = frozenset({"RATE_LIMITED", "RATE_LIMIT"})
 _SIZE_TYPES = frozenset({"RESOURCE_LIMITS_EXCEEDED", "MAX_NODE_LIMIT_EXCEEDED"})
-_TRANSIENT_TYPES = frozenset({"SERVICE_UNAVAILABLE", "INTERNAL", "INTERNAL_ERROR"})
 _ACCESS_TYPES: dict[str, Kind] = {
     "NOT_FOUND": "not_found",
     "FORBIDDEN": "forbidden",
@@ -71,6 +71,12 @@ _ACCESS_TYPES: dict[str, Kind] = {
 }
 # The status of a verdict on silence: there was no answer.
 NO_ANSWER = 0
+_KINDS_BY_STATUS: dict[int, Kind] = {
+    HTTPStatus.UNAUTHORIZED: "bad_credentials",
+    HTTPStatus.NOT_FOUND: "not_found",
+    HTTPStatus.GONE: "not_found",
+    HTTPStatus.REQUEST_TIMEOUT: "transient",
+}
 _LONGEST_MESSAGE = 300
 _LONGEST_WAIT = 86_400
 _SECONDARY_WAIT = 60
@@ -159,16 +165,10 @@ class _Refusal:
 
     def verdict(self) -> Verdict:
         if self.status in (HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS):
-            return self._limit() or Verdict("forbidden", self.message())
-        simple: dict[int, Kind] = {
-            HTTPStatus.UNAUTHORIZED: "bad_credentials",
-            HTTPStatus.NOT_FOUND: "not_found",
-            HTTPStatus.GONE: "not_found",
-            HTTPStatus.REQUEST_TIMEOUT: "transient",
-        }
+            return self._named_limit() or self._unnamed_limit() or self._forbidden()
         if self.status == HTTPStatus.UNAVAILABLE_FOR_LEGAL_REASONS:
             return self._blocked()
-        return Verdict(simple.get(self.status, "refused"), self.message())
+        return Verdict(_KINDS_BY_STATUS.get(self.status, "refused"), self.message())
 
     def server_failure(self, *, graphql: bool) -> Verdict:
         """A 5xx: GitHub ends queries after 10 s with 502 or 504, sometimes 500 with a text."""
@@ -180,23 +180,25 @@ class _Refusal:
         said = self.document.get("message")
         return said[:_LONGEST_MESSAGE] if isinstance(said, str) and said else _phrase(self.status)
 
-    def _limit(self) -> Verdict | None:
-        """Tell a limit from everything else that has status 403 or 429; None if it is a matter of permission."""
+    def _named_limit(self) -> Verdict | None:
+        """A limit that says which it is."""
         if _SECONDARY_TEXT.search(self.text):
             return self.secondary()
-        if _PRIMARY_TEXT.search(self.text):
+        return self.primary() if _PRIMARY_TEXT.search(self.text) else None
+
+    def _unnamed_limit(self) -> Verdict | None:
+        """A limit told by status and headers only."""
+        if self.status == HTTPStatus.FORBIDDEN and (self._is_block() or _PERMISSION_TEXT.search(self.text)):
+            return None
+        if self._retry_after() is None and self._exhausted():
             return self.primary()
-        if self.status == HTTPStatus.TOO_MANY_REQUESTS:
-            return self.primary() if self._exhausted() else self.secondary()
-        if "block" in self.document or "access blocked" in self.text.lower():
+        limited = self.status == HTTPStatus.TOO_MANY_REQUESTS or self._retry_after() is not None
+        return self.secondary() if limited else None
+
+    def _forbidden(self) -> Verdict:
+        if self._is_block():
             return self._blocked()
-        if _LOCKED_OUT_TEXT.search(self.text):
-            return Verdict("bad_credentials", self.message())
-        if self._retry_after() is not None:
-            return self.secondary()
-        if self._exhausted() and not _PERMISSION_TEXT.search(self.text):
-            return self.primary()
-        return None
+        return Verdict("bad_credentials" if _LOCKED_OUT_TEXT.search(self.text) else "forbidden", self.message())
 
     def primary(self) -> Verdict:
         # GraphQL without a token: "API rate limit exceeded", of a limit of 0. No window will ever change that.
@@ -212,6 +214,9 @@ class _Refusal:
         block = self.document.get("block")
         reason = cast("dict[str, Any]", block).get("reason") if isinstance(block, dict) else None
         return Verdict("blocked", self.message(), reason=reason if isinstance(reason, str) else "unknown")
+
+    def _is_block(self) -> bool:
+        return "block" in self.document or "repository access blocked" in self.text.lower()
 
     def _exhausted(self) -> bool:
         limit = self.headers.get("x-ratelimit-limit")
@@ -259,7 +264,7 @@ def _refusal_in(answer: _Refusal, faults: list[dict[str, Any]]) -> Verdict:
     said = _said(faults) or answer.message()
     if _TIMEOUT_TEXT.search(said):
         return Verdict("too_large", said)
-    if not faults or _types(faults) & _TRANSIENT_TYPES:
+    if not faults or _TRANSIENT_TEXT.search(f"{said} {' '.join(_types(faults))}"):
         return Verdict("transient", said)
     kinds: set[Kind] = {_ACCESS_TYPES.get(name, "refused") for name in _types(faults)}
     return Verdict(kinds.pop() if len(kinds) == 1 else "refused", said)
