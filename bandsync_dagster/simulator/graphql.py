@@ -12,14 +12,12 @@ from typing import Any
 from graphql import DocumentNode, GraphQLError, execute_sync, parse, validate
 
 from bandsync_dagster.simulator.graphql_cost import NODE_LIMIT, Cost, measure
-from bandsync_dagster.simulator.graphql_errors import FaultError, field_entry, refused_document
-from bandsync_dagster.simulator.graphql_executor import FastExecution, load_schema
-from bandsync_dagster.simulator.graphql_resolvers import Rate, Request, Spoil
+from bandsync_dagster.simulator.graphql_errors import field_entry, refused_document
+from bandsync_dagster.simulator.graphql_executor import FastExecution, served_schema
+from bandsync_dagster.simulator.graphql_resolvers import Rate, Request
 from bandsync_dagster.simulator.world import World
 
-__all__ = ["SCHEMA", "Cost", "Execution", "FaultError", "Rate", "cost_of", "execute"]
-
-SCHEMA = load_schema()
+__all__ = ["Cost", "Execution", "Rate", "cost_of", "execute"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ def _prepare(text: str) -> tuple[DocumentNode | None, tuple[GraphQLError, ...]]:
         document = parse(text)
     except GraphQLError as error:
         return None, (error,)
-    return document, tuple(validate(SCHEMA, document))
+    return document, tuple(validate(served_schema(), document))
 
 
 def cost_of(document: str, variables: Mapping[str, Any] | None, operation_name: str | None = None) -> Cost:
@@ -45,17 +43,16 @@ def cost_of(document: str, variables: Mapping[str, Any] | None, operation_name: 
     parsed, problems = _prepare(document)
     if parsed is None or problems:
         return Cost()
-    return measure(SCHEMA, parsed, variables or {}, operation_name)
+    return measure(served_schema(), parsed, variables or {}, operation_name)
 
 
-def execute(  # noqa: PLR0913  (the parts of one request)
+def execute(
     world: World,
     document: str,
     variables: Mapping[str, Any] | None,
     *,
     operation_name: str | None = None,
     rate: Rate | None = None,
-    spoil: Spoil | None = None,
 ) -> Execution:
     """Answer one query.
 
@@ -65,8 +62,6 @@ def execute(  # noqa: PLR0913  (the parts of one request)
         variables: The query's variables.
         operation_name: Which operation of the document is meant.
         rate: The token's bucket after this query; None on a host without limits, where `rateLimit` is null.
-        spoil: Called with type name and record of each repository, change, run, suite and job about to be returned;
-            a fault it returns takes the place of the node.
     """
     parsed, problems = _prepare(document)
     cost = cost_of(document, variables, operation_name)
@@ -74,7 +69,7 @@ def execute(  # noqa: PLR0913  (the parts of one request)
         return Execution(refused_document(problems), cost.points)
     if cost.nodes > NODE_LIMIT:
         return Execution(_too_many_nodes(cost), cost.points)
-    request = Request(world, cost, rate, spoil)
+    request = Request(world, cost, rate)
     return Execution(_run(parsed, variables, operation_name, request), cost.points)
 
 
@@ -89,7 +84,7 @@ def _run(
     document: DocumentNode, variables: Mapping[str, Any] | None, operation_name: str | None, request: Request
 ) -> dict[str, Any]:
     result = execute_sync(
-        SCHEMA,
+        served_schema(),
         document,
         context_value=request,
         variable_values=dict(variables or {}),

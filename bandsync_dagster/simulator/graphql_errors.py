@@ -21,22 +21,19 @@ class FaultError(Exception):
         type: The entry's `type`, such as `NOT_FOUND`; None for the errors that GitHub gives none.
         message: The entry's `message`.
         extensions: The entry's `extensions`, such as `saml_failure`.
-        silent: Leave the field null and say nothing.
     """
 
     def __init__(
         self,
         type: str | None,  # noqa: A002  (GitHub's word)
-        message: str = "",
+        message: str,
         *,
         extensions: Mapping[str, Any] | None = None,
-        silent: bool = False,
     ) -> None:
         super().__init__(message)
         self.type = type
         self.message = message
         self.extensions = dict(extensions or {})
-        self.silent = silent
 
 
 def not_found_repository(full_name: str) -> FaultError:

@@ -6,6 +6,7 @@ directly, by a plan made once per selection; everything else, and everything tha
 
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -17,7 +18,6 @@ from graphql import (
     GraphQLInt,
     GraphQLInterfaceType,
     GraphQLObjectType,
-    GraphQLResolveInfo,
     GraphQLScalarType,
     GraphQLSchema,
     build_schema,
@@ -26,18 +26,16 @@ from graphql import (
     is_non_null_type,
     is_specified_scalar_type,
 )
-from graphql.pyutils import AwaitableOrValue, Path, Undefined
+from graphql.pyutils import Path, Undefined
 
 from bandsync_dagster.simulator.graphql_fields import CONNECTION_FIELDS, EDGE_FIELDS, FIELDS, Getter
 from bandsync_dagster.simulator.graphql_resolvers import RESOLVERS
 from bandsync_dagster.simulator.graphql_views import type_name
 
-# Where the record is in the views that a fault can spoil.
-SPOILED = {"PullRequest": "change", "WorkflowRun": "run", "CheckSuite": "run", "CheckRun": "job", "Repository": None}
 
-
-def load_schema() -> GraphQLSchema:
-    """Build the schema from its text and give each field its resolver."""
+@cache
+def served_schema() -> GraphQLSchema:
+    """Return the schema, built from its text, with a resolver for each field."""
     text = resources.files("bandsync_dagster.simulator").joinpath("graphql_schema.graphql").read_text("utf-8")
     schema = build_schema(text)
     for kind in schema.type_map.values():
@@ -79,7 +77,7 @@ def timestamp(time: datetime) -> str:
 
 
 class FastExecution(ExecutionContext):
-    """Executes a query; reads plain fields directly and lets a fault spoil whole nodes."""
+    """Executes a query, reading plain fields directly."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401  (graphql-core's own)
         super().__init__(*arguments, **options)
@@ -129,28 +127,6 @@ class FastExecution(ExecutionContext):
         """Serialize one value. GitHub declares ids as `Int` and sends what no 32 bits hold."""
         return result if return_type is GraphQLInt else ExecutionContext.complete_leaf_value(return_type, result)
 
-    def complete_object_value(
-        self,
-        return_type: GraphQLObjectType,
-        field_nodes: list[FieldNode],
-        info: GraphQLResolveInfo,
-        path: Path,
-        result: object,
-    ) -> AwaitableOrValue[dict[str, Any]]:
-        """Complete an object, unless a fault wants it away."""
-        spoil = self.context_value.spoil
-        if spoil is not None and return_type.name in SPOILED:
-            attribute = SPOILED[return_type.name]
-            fault = spoil(return_type.name, getattr(result, attribute) if attribute else result)
-            if fault is not None and fault.silent:
-                return _NOTHING
-            if fault is not None:
-                raise fault
-        return super().complete_object_value(return_type, field_nodes, info, path, result)
-
-
-# graphql-core takes null for an object, though its annotation doesn't say so.
-_NOTHING: Any = None
 
 _Step = tuple[str, list[FieldNode], Getter | None, Callable[[Any], Any] | None, bool]
 

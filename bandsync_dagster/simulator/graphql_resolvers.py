@@ -16,7 +16,6 @@ from bandsync_dagster.simulator.steps import steps_of
 from bandsync_dagster.simulator.world import World
 
 Arguments = Mapping[str, Any]
-Spoil = Callable[[str, Any], errors.FaultError | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,6 @@ class Request:
     world: World
     cost: Cost
     rate: Rate | None = None
-    spoil: Spoil | None = None
     _reads: dict[int, bool] = field(default_factory=dict)
 
     def reads_items(self, info: GraphQLResolveInfo) -> bool:

@@ -8,10 +8,11 @@ import pytest
 from graphql import execute_sync, parse
 
 from bandsync_dagster.simulator.generation import generate
-from bandsync_dagster.simulator.graphql import SCHEMA, FaultError, Rate, execute
+from bandsync_dagster.simulator.graphql import Rate, execute
 from bandsync_dagster.simulator.graphql_cost import Cost
+from bandsync_dagster.simulator.graphql_executor import served_schema
 from bandsync_dagster.simulator.graphql_resolvers import Request
-from bandsync_dagster.simulator.records import Change, Repository
+from bandsync_dagster.simulator.records import Repository
 from bandsync_dagster.simulator.world import World
 
 NOW = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -353,47 +354,6 @@ def test_what_may_not_be_read_is_null_with_an_error(
     assert all(error.get("extensions") == extensions for error in body["errors"])
 
 
-def test_a_fault_takes_the_place_of_its_node_and_leaves_the_rest(world: World, repository: Repository) -> None:
-    """Partial data: the nodes that a fault spoils are null, each with its error."""
-    bad = {repository.changes[1].id, repository.changes[3].id}
-
-    def spoil(type_name: str, record: Change) -> FaultError | None:
-        if type_name != "PullRequest" or record.id not in bad:
-            return None
-        return FaultError("RESOURCE_LIMITS_EXCEEDED", "Resource limits for this query exceeded.")
-
-    document = '{ repository(owner: "acme", name: "alto") { pullRequests(first: 5) { nodes { number } } } }'
-    body = execute(world, document, {}, spoil=spoil).body
-    nodes = body["data"]["repository"]["pullRequests"]["nodes"]
-    assert nodes == [{"number": 1}, None, {"number": 3}, None, {"number": 5}]
-    path = ["repository", "pullRequests", "nodes"]
-    assert [error["path"] for error in body["errors"]] == [[*path, 1], [*path, 3]]
-    assert {error["type"] for error in body["errors"]} == {"RESOURCE_LIMITS_EXCEEDED"}
-
-
-def test_a_silent_fault_leaves_a_gap_without_an_error(world: World, repository: Repository) -> None:
-    """Null nodes may come without a word."""
-    ids = [run.suite_node_id for run in repository.runs[:3]]
-    gap = repository.runs[1]
-    document = "query($ids: [ID!]!) { nodes(ids: $ids) { id } }"
-    spoil = lambda _, record: FaultError(None, silent=True) if record is gap else None  # noqa: E731
-    body = execute(world, document, {"ids": ids}, spoil=spoil).body
-    assert body == {"data": {"nodes": [{"id": ids[0]}, None, {"id": ids[2]}]}}
-
-
-def test_a_spoiled_suite_empties_the_whole_run(world: World, repository: Repository) -> None:
-    """`WorkflowRun.checkSuite` can't be null, so the place in the list is."""
-    ids = [run.node_id for run in repository.runs[:2]]
-    document = "query($ids: [ID!]!) { nodes(ids: $ids) { ... on WorkflowRun { checkSuite { id } } } }"
-    spoil = lambda kind, record: (  # noqa: E731
-        FaultError(None, "Something went wrong") if kind == "CheckSuite" and record is repository.runs[0] else None
-    )
-    body = execute(world, document, {"ids": ids}, spoil=spoil).body
-    assert body["data"]["nodes"] == [None, {"checkSuite": {"id": repository.runs[1].suite_node_id}}]
-    assert body["errors"][0]["path"] == ["nodes", 0, "checkSuite"]
-    assert "type" not in body["errors"][0]
-
-
 def test_without_access_to_pull_requests_there_are_none(world: World, repository: Repository) -> None:
     """A repository whose pull requests are switched off has an empty list."""
     world.update_repository(repository, has_pull_requests=False)
@@ -459,7 +419,7 @@ def test_plain_fields_read_directly_equal_graphql_cores_own_way(world: World) ->
       title state body closedAt isDraft reviewDecision authorAssociation reviews(first: 9) { nodes { state submittedAt
       author { login } } } headRepository { name } labels(first: 9, orderBy: {field: NAME, direction: DESC}) { edges {
       cursor node { name color } } } } } } }"""
-    plain = execute_sync(SCHEMA, parse(document), context_value=Request(world, Cost()))
+    plain = execute_sync(served_schema(), parse(document), context_value=Request(world, Cost()))
     assert plain.errors is None
     assert ask(world, document) == plain.data
 
