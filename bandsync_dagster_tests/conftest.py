@@ -1,4 +1,4 @@
-"""Databases for every test: real ones, fresh for each test, of both kinds.
+"""Databases and Dagster instances for every test: real ones, fresh for each test, on both kinds of database.
 
 Fixtures that only one folder needs belong in its own conftest.
 """
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 import sqlalchemy as sa
 
@@ -129,3 +130,21 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
     engine = create_store_engine(database_url)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def instance(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """A Dagster instance with a queue, whose own storage is the kind of database that the test runs on."""
+    home = tmp_path / "dagster"
+    home.mkdir()
+    url = request.getfixturevalue("postgres").create() if backend == "postgresql" else None
+    storage = f"storage: {{postgres: {{postgres_url: '{url}'}}}}\n" if url else ""
+    (home / "dagster.yaml").write_text(
+        f"{storage}telemetry: {{enabled: false}}\n"
+        "concurrency: {pools: {granularity: run}}\n"
+        "run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}\n"
+    )
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        yield instance
+    if url:
+        request.getfixturevalue("postgres").drop(url)
