@@ -76,7 +76,7 @@ class Services:
         )
 
 
-class ServicesResource(dg.ConfigurableResourceFactory[Services]):
+class ServicesResource(dg.ConfigurableResource[Services]):
     """Opens the services that the environment describes. It has no settings of its own, so the UI shows no secret."""
 
     @contextmanager

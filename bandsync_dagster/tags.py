@@ -20,10 +20,10 @@ DEFERRED_UNTIL: Final = "bandsync/deferred_until"
 # On every run of one `bandsync collect`. Written and read by the command.
 COLLECTION: Final = "bandsync/collection"
 
-# Asset jobs.
+# Asset jobs. None may be called as an asset is: Dagster wants the names of both to differ.
 DISCOVERY_JOB: Final = "discovery"
 COLLECTION_JOB: Final = "collection"
-COVERAGE_JOB: Final = "coverage"
+COVERAGE_JOB: Final = "coverage_report"
 
 # What each stage asks GitHub for: the rate limit resources whose exhaustion stops it.
 STAGE_BUCKETS: Final = {

@@ -1,6 +1,7 @@
 """The step the three stages share: collect one stage of one repository and say how it went. No collecting here."""
 
 from collections.abc import Iterator
+from enum import Enum
 from types import TracebackType
 from typing import Any, Literal
 
@@ -28,6 +29,13 @@ STAGE_ASSET: dict[str, Any] = {
 }
 
 
+class Detail(Enum):
+    """How much of each job is collected (Dagster's run config takes an Enum and no Literal)."""
+
+    BASIC: Literal["basic"] = "basic"
+    FULL: Literal["full"] = "full"
+
+
 class CollectConfig(dg.Config):
     """How one run collects; what is left out comes from the settings."""
 
@@ -37,7 +45,7 @@ class CollectConfig(dg.Config):
     history_days: int | None = Field(
         default=None, ge=1, description="How many days back a first collection goes. Left out: all of the history."
     )
-    detail: Literal["basic", "full"] | None = Field(
+    detail: Detail | None = Field(
         default=None,
         description="`full` adds runner, labels, queue time and steps to each job, at one request per workflow run.",
     )
@@ -47,7 +55,7 @@ class CollectConfig(dg.Config):
         return StageOptions(
             full_refresh=self.full_refresh,
             history_days=self.history_days or settings.history_days,
-            detail=self.detail or settings.detail,
+            detail=self.detail.value if self.detail else settings.detail,
         )
 
 
