@@ -40,11 +40,11 @@ def test_the_walk_back_ends_at_the_beginning_or_beyond_the_history_wanted(
     bottom: bool, lower_age: int, history: int | None, reached: bool
 ) -> None:
     """A history that is extended later makes it go on from where it had stopped."""
-    covered = Covered("u", "l", after(days=-lower_age), bottom)
+    covered = Covered("u", NOON, "l", after(days=-lower_age), bottom)
     assert covered.reaches(days_before(NOON, history)) is reached
 
 
 def test_a_covered_interval_survives_the_checkpoint() -> None:
     """What is loaded is what was dumped, the interval from the very beginning included."""
-    for covered in (Covered("u", "l", NOON, bottom=False), Covered(None, None, None, bottom=True)):
+    for covered in (Covered("u", NOON, "l", NOON, bottom=False), Covered(None, None, None, None, bottom=True)):
         assert Covered.load(covered.dump()) == covered

@@ -56,9 +56,11 @@ def test_a_run_that_should_have_ended_long_ago_is_asked_once_a_day() -> None:
     assert next_retry(found(run, UNFINISHED), now) == (now + timedelta(days=1), 0)
 
 
-def test_a_run_github_has_no_more_is_done() -> None:
-    """What was deleted will not come back, also if it had not ended."""
-    assert next_retry(found(pending(status="queued"), gone=True), NOON) == (None, 0)
+def test_a_run_github_has_no_more_is_asked_for_a_few_times_before_it_is_done() -> None:
+    """While Actions are disabled all runs look deleted, and come back when they are enabled."""
+    run = pending(status="queued")
+    assert next_retry(found(run, gone=True), NOON) == (NOON, 1)
+    assert next_retry(found(run._replace(retries=len(RETRY_AFTER)), gone=True), NOON) == (None, len(RETRY_AFTER))
 
 
 def test_the_total_vouches_for_the_attempt_and_the_detail_that_were_collected() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import datetime, timedelta, timezone
 
+LONGEST_RETRY = 32.0
 EPOCH = datetime(2026, 11, 29, 12, 0, tzinfo=timezone.utc)
 
 
@@ -34,6 +35,12 @@ class TimeByHand:
         self.slept.append(seconds)
         self.seconds += seconds
         await asyncio.sleep(0)
+
+    async def sleep_briefly(self, seconds: float) -> None:
+        """Let the waits of retries pass at once; a longer one, such as a batch's age, lasts until it is cancelled."""
+        if seconds > LONGEST_RETRY:
+            await asyncio.Event().wait()
+        await self.sleep_at_once(seconds)
 
     def advance(self, seconds: float) -> None:
         """Move the time on and wake whoever waited for it."""
