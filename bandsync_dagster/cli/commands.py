@@ -46,7 +46,7 @@ class PlainErrors(click.Group):
 @click.group(cls=PlainErrors, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="bandsync-dagster", prog_name="bandsync")
 def bandsync() -> None:
-    r"""Collect the delivery history of GitHub repositories into a SQL database, under GitHub's quota.
+    """Collect the delivery history of GitHub repositories into a SQL database, under GitHub's quota.
 
     Pull requests become the table `changes`, workflow runs `verifications`, and their jobs `jobs`. When GitHub's
     quota is used up, work waits in a queue and goes on by itself when the quota is back.
@@ -62,10 +62,10 @@ def bandsync() -> None:
     Every option stands for an environment variable, named in brackets, and wins over it. Tokens are only taken from
     the environment: GITHUB_TOKEN, GITHUB_TOKENS (several, separated by commas), or GITHUB_APP_ID,
     GITHUB_APP_INSTALLATION_ID and GITHUB_APP_PRIVATE_KEY_FILE.
-    """
+    """  # noqa: D301  (\b is click's mark for lines to keep as they are)
 
 
-@bandsync.command()
+@bandsync.command(short_help="Collect repositories once.")
 @sources_argument
 @click.option(
     "--full-refresh",
@@ -79,7 +79,7 @@ def bandsync() -> None:
 @click.option("--ui", is_flag=True, help="Show the Dagster UI meanwhile and afterwards, until Ctrl-C.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Where the UI listens, with --ui.  [default: 3000]")
 def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | None, **given: object) -> None:
-    r"""Collect repositories once, and come back when everything is there.
+    """Collect repositories once, and come back when everything is there.
 
     \b
     SOURCE is one of (several may be given; without any, BANDSYNC_SOURCES counts):
@@ -93,7 +93,7 @@ def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | No
 
     Exit code: 0 everything is collected, 1 something failed or is missing (the table says what), 2 nothing could be
     done (the message says why), 130 stopped by Ctrl-C.
-    """
+    """  # noqa: D301
     environment = environment_with({**given, "sources": sources})
     settings = settings_from(environment)
     parse_sources(settings.sources)
@@ -103,7 +103,7 @@ def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | No
     sys.exit(code)
 
 
-@bandsync.command()
+@bandsync.command(short_help="Run Dagster with its UI until Ctrl-C.")
 @sources_argument
 @click.option("--port", type=click.IntRange(1, 65535), help="Where the UI listens.  [default: 3000]")
 @depth_options
@@ -127,7 +127,7 @@ def up(sources: Sequence[str], port: int | None, **given: object) -> None:
     sys.exit(serve_ui(settings, environment, choose_port(port), Console()))
 
 
-@bandsync.command()
+@bandsync.command(short_help="Show what is in the database, and what is missing.")
 @where_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, for programs.")
 @click.option("--all", "every_repository", is_flag=True, help="One line for each repository and stage.")
@@ -145,7 +145,7 @@ def status(as_json: bool, every_repository: bool, **given: object) -> None:
         print_status(Console(), found, every_repository=every_repository)
 
 
-@bandsync.group(invoke_without_command=True)
+@bandsync.group(invoke_without_command=True, short_help="Show, open or close the gate.")
 @where_options
 @click.option(
     "--dagster-home",

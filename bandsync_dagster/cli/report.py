@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bandsync_dagster.cli.progress import standings, stopwatch
+from bandsync_dagster.cli.progress import stopwatch
 from bandsync_dagster.cli.tracking import Standing, Track
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.store.syncs import Sync
@@ -59,58 +60,73 @@ def build_report(tracks: Mapping[str, Track], syncs: Sequence[Sync], seconds: fl
 
 
 def print_report(console: Console, report: Report) -> None:
-    """Print the table and what it comes to."""
+    """Print the table, what is missing and why, and what it comes to."""
     ranked = sorted(report.rows, key=lambda row: (row.is_complete, row.key.lower()))
-    table = Table(box=None, pad_edge=False, header_style="bold", show_footer=False)
-    table.add_column("repository", overflow="fold")
-    for name in (*STAGES, "requests", "points", "deferrals", "time"):
-        table.add_column(name, justify="right")
-    table.add_column("outcome", overflow="fold")
-    for row in ranked[:ROWS_SHOWN]:
-        table.add_row(*_cells(row))
-    if len(ranked) > 1:
-        table.add_section()
-        table.add_row(*_totals(report.rows), style="bold")
-    console.print(table)
+    if ranked:
+        console.print(_table(ranked))
     if len(ranked) > ROWS_SHOWN:
-        console.print(f"… and {len(ranked) - ROWS_SHOWN:,} more, all complete", style="dim")
+        console.print(f"… and {len(ranked) - ROWS_SHOWN:,} more, in `bandsync status --all`", style="dim")
+    console.print()
+    for row in ranked[:ROWS_SHOWN]:
+        if not row.is_complete:
+            console.print(Text(f"{row.key}: {why_incomplete(row)}", style="red"))
     console.print(summary(report))
 
 
 def summary(report: Report) -> Text:
-    """Say in one line how it went."""
-    tracks = {row.key: row.track for row in report.rows}
+    """Say in one sentence how it went and what it cost."""
+    syncs = [sync for row in report.rows for sync in row.syncs.values()]
+    cost = (
+        f"{sum(sync.requests for sync in syncs):,} requests and {sum(sync.points for sync in syncs):,} GraphQL points"
+    )
+    deferrals = sum(row.track.deferrals for row in report.rows)
+    waits = f"; {deferrals:,} runs waited for the quota" if deferrals else ""
     took = stopwatch(report.seconds)
     if report.is_complete:
-        created = sum(sync.records_created for row in report.rows for sync in row.syncs.values())
-        return Text(f"Complete in {took}: {len(tracks):,} repositories, {created:,} new records.", style="green")
-    incomplete = [row for row in report.rows if not row.is_complete]
-    return Text(
-        f"Not complete after {took}: {len(incomplete):,} of {len(tracks):,} repositories are missing something "
-        f"({standings(tracks)}). The same command goes on where this one stopped.",
-        style="red",
-    )
+        created = sum(sync.records_created for sync in syncs)
+        told = f"Complete in {took}: {len(report.rows):,} repositories, {created:,} new records"
+        return Text(f"{told}, for {cost}{waits}.", style="bold green")
+    incomplete = sum(not row.is_complete for row in report.rows)
+    told = f"Not complete after {took}: {incomplete:,} of {len(report.rows):,} repositories are missing something"
+    return Text(f"{told}. The same command goes on where this one stopped.", style="bold red")
+
+
+def why_incomplete(row: Row) -> str:
+    """Say why a repository is not complete: the first error a stage gave, or else which stages are missing."""
+    errors = [sync.error for sync in row.syncs.values() if sync.error and sync.state != "completed"]
+    if errors:
+        return errors[0]
+    if row.track.standing is not Standing.DONE:
+        return f"its run {row.track.standing.value}" if row.track.runs else "no run was launched for it"
+    return f"{', '.join(row.missing)} not collected"
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    table.add_column("repository", overflow="fold")
+    for name in (*STAGES, "requests", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("outcome", no_wrap=True)
+    for row in rows[:ROWS_SHOWN]:
+        table.add_row(*_cells(row))
+    if len(rows) > 1:
+        table.add_section()
+        table.add_row(*_totals(rows), style="bold")
+    return table
 
 
 def _cells(row: Row) -> list[str | Text]:
-    syncs = list(row.syncs.values())
     stages = [_stage_cell(row.syncs.get(stage)) for stage in STAGES]
-    return [row.key, *stages, *_sums(syncs), _duration(row.track), _outcome(row)]
+    requests = sum(sync.requests for sync in row.syncs.values())
+    return [row.key, *stages, f"{requests:,}", _duration(row.track), _outcome(row)]
 
 
 def _stage_cell(sync: Sync | None) -> Text:
-    """Show the records of a stage and how many of them are new; a stage that did not complete shows its state."""
+    """Show the records of a stage, and how many of them are new unless all are."""
     if sync is None:
-        return Text("missing", style="red")
-    text = f"{sync.records_collected:,}"
-    if sync.records_created != sync.records_collected:
-        text += f" ({sync.records_created:,} new)"
-    return Text(text) if sync.state == "completed" else Text(f"{text} {sync.state}", style="red")
-
-
-def _sums(syncs: Sequence[Sync]) -> list[str]:
-    deferrals = max((sync.deferrals for sync in syncs), default=0)
-    return [f"{sum(sync.requests for sync in syncs):,}", f"{sum(sync.points for sync in syncs):,}", f"{deferrals:,}"]
+        return Text("-")
+    new = f" ({sync.records_created:,} new)" if sync.records_created != sync.records_collected else ""
+    return Text(f"{sync.records_collected:,}{new}", style="" if sync.state == "completed" else "red")
 
 
 def _duration(track: Track) -> str:
@@ -119,15 +135,15 @@ def _duration(track: Track) -> str:
 
 
 def _outcome(row: Row) -> Text:
-    if row.is_complete:
-        words = dict.fromkeys(sync.outcome or "complete" for sync in row.syncs.values())
-        return Text(", ".join(words), style="green" if list(words) == ["complete"] else "yellow")
-    reasons = [sync.error for sync in row.syncs.values() if sync.error]
-    why = reasons[0] if reasons else f"{', '.join(row.missing)} not collected"
-    return Text(f"{row.track.standing.value}: {why}", style="red")
+    """Show how the stages ended: one word, or several when they differ."""
+    if not row.is_complete:
+        return Text("missing" if row.track.standing is Standing.DONE else row.track.standing.value, style="red")
+    words = list(dict.fromkeys(sync.outcome or "complete" for sync in row.syncs.values()))
+    return Text(", ".join(words), style="green" if words == ["complete"] else "yellow")
 
 
 def _totals(rows: Sequence[Row]) -> list[str]:
     syncs = [sync for row in rows for sync in row.syncs.values()]
     collected = [f"{sum(sync.records_collected for sync in syncs if sync.stage == stage):,}" for stage in STAGES]
-    return [f"{len(rows):,} repositories", *collected, *_sums(syncs), "", ""]
+    requests = sum(sync.requests for sync in syncs)
+    return [f"{len(rows):,} repositories", *collected, f"{requests:,}", "", ""]
