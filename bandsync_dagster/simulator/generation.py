@@ -34,7 +34,7 @@ class Sizes:
     awkward: bool
 
 
-def generate(  # noqa: PLR0913  (each is a knob of its own, and all have defaults)
+def generate(
     seed: int = 1,
     *,
     owner: str = "acme",

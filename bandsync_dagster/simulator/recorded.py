@@ -1,7 +1,7 @@
 """A world out of recorded REST payloads: what was recorded is served as it was; what REST does not tell is derived.
 
-The lists of changes that were recorded lack some numbers that GraphQL gives (additions, comments, ...). They follow from
-the head commit, so that they are the same every time.
+The lists of changes that were recorded lack some numbers that GraphQL gives (additions, comments, ...). They follow
+from the head commit, so that they are the same every time.
 """
 
 import json
@@ -149,8 +149,9 @@ def _add_job(world: World, payload: Payload) -> Job:
     run = world.runs[payload["run_id"]]
     names = ("id", "node_id", "run_id", "run_attempt", "name", "status", "conclusion", "labels", "steps", "runner_id")
     names += ("runner_name", "runner_group_id", "runner_group_name")
-    times = {name: _time(payload.get(name)) for name in ("created_at", "started_at", "completed_at")}
-    job = Job(**{name: payload[name] for name in names}, **times, payload=payload)
+    values = {name: payload[name] for name in names}
+    values |= {name: _time(payload.get(name)) for name in ("created_at", "started_at", "completed_at")}
+    job = Job(**values, payload=payload)
     run.attempts[job.run_attempt - 1].jobs.append(job)
     world.jobs[job.id] = job
     world.remember_node("CheckRun", job)

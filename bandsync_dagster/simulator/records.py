@@ -4,6 +4,7 @@ Logins are spelled as REST spells them (`dependabot[bot]`). Statuses and conclus
 """
 
 import base64
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -215,6 +216,12 @@ class Repository:
     def readable(self) -> bool:
         """Whether its content can be read at all."""
         return not (self.gone or self.blocked or self.saml)
+
+    def runs_created(self, since: datetime | None, until: datetime | None) -> tuple[int, int]:
+        """Return the slice of `runs` created in the interval, both ends included."""
+        start = 0 if since is None else bisect_left(self.runs, since, key=lambda run: run.created_at)
+        stop = len(self.runs) if until is None else bisect_right(self.runs, until, key=lambda run: run.created_at)
+        return start, max(start, stop)
 
 
 def created_order(record: Change | Run) -> tuple[datetime, int]:

@@ -3,9 +3,7 @@
 import base64
 import binascii
 import threading
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from bandsync_dagster.simulator.records import Change, Job, Repository, Run, User, node_id
@@ -103,10 +101,3 @@ class Registry:
         yield "Repository", "R", self.repositories
         for type_name, prefix in USER_PREFIXES.items():
             yield type_name, prefix, self.users
-
-    def runs_created(self, repository: Repository, since: datetime | None, until: datetime | None) -> tuple[int, int]:
-        """Return the slice of `repository.runs` created in the interval, both ends included."""
-        runs = repository.runs
-        start = 0 if since is None else bisect_left(runs, since, key=lambda run: run.created_at)
-        stop = len(runs) if until is None else bisect_right(runs, until, key=lambda run: run.created_at)
-        return start, max(start, stop)
