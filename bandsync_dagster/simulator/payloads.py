@@ -267,7 +267,8 @@ class Painter:
 
     def _label(self, url: str, label: Label) -> Payload:
         about: Payload = {"id": label.id, "node_id": label.node_id, "url": f"{url}/labels/{label.id}"}
-        return about | {"name": label.name, "color": label.color, "default": False, "description": None}
+        never = {"description": None, "archived_at": None, "archived_by": None}
+        return about | {"name": label.name, "color": label.color, "default": False} | never
 
     def _branch(self, repository_id: int | None, ref: str, sha: str) -> Payload:
         """Return head or base; of a deleted fork only the names are left."""
