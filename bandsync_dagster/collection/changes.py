@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from bandsync_dagster.collection.archived import ends_as_final, mark_final
 from bandsync_dagster.collection.moments import days_before, from_text, settled_before, to_text
 from bandsync_dagster.collection.pages import PageSize, ask_adaptively
 from bandsync_dagster.collection.scan import Scan
@@ -35,13 +36,15 @@ class Covered:
     """The part of the feed known to be stored completely.
 
     Attributes:
-        upper: Cursor of its newest row; None when it starts at the very beginning of the feed.
+        upper: Cursor of its newest row; None when it ends at the very beginning of the feed.
+        upper_at: When that row was updated.
         lower: Cursor of its oldest row.
         lower_at: When that row was updated.
         bottom: Whether there is nothing before it.
     """
 
     upper: str | None
+    upper_at: datetime | None
     lower: str | None
     lower_at: datetime | None
     bottom: bool
@@ -49,12 +52,23 @@ class Covered:
     @classmethod
     def load(cls, position: Mapping[str, Any]) -> "Covered":
         """Read what `dump` wrote."""
-        lower_at = from_text(position["lower_at"])
-        return cls(position["upper"], position["lower"], lower_at, bool(position["bottom"]))
+        return cls(
+            position["upper"],
+            from_text(position["upper_at"]),
+            position["lower"],
+            from_text(position["lower_at"]),
+            bool(position["bottom"]),
+        )
 
     def dump(self) -> dict[str, Any]:
         """Return it as a checkpoint holds it."""
-        return {"upper": self.upper, "lower": self.lower, "lower_at": to_text(self.lower_at), "bottom": self.bottom}
+        return {
+            "upper": self.upper,
+            "upper_at": to_text(self.upper_at),
+            "lower": self.lower,
+            "lower_at": to_text(self.lower_at),
+            "bottom": self.bottom,
+        }
 
     def reaches(self, floor: datetime | None) -> bool:
         """Whether nothing is left to walk back to."""
@@ -73,11 +87,13 @@ async def collect_changes(scan: Scan) -> None:
     Raises:
         ServerError: Everything was collected but for changes that GitHub keeps returning as null.
     """
+    if await ends_as_final(scan):
+        return
     walk = _Walk(scan)
     await walk.fill_gaps()
     await walk.forward()
     await walk.backward()
-    walk.finish()
+    await walk.finish()
 
 
 class _Walk:
@@ -116,9 +132,13 @@ class _Walk:
         while self._covered is not None and not self._covered.reaches(floor):
             await self._step_back(self._covered)
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         """Note what was learnt; don't let a gap pass for success."""
         self._scan.note(page_size=self._size.size)
+        if self._scan.repository.has_pull_requests is False:
+            self._scan.outcome("disabled", "pull requests are disabled in this repository")
+        if self._covered is not None and self._covered.bottom and not self._gaps:
+            await mark_final(self._scan, self._position())
         if self._gaps:
             raise ServerError(
                 f"{self._scan.repository.full_name}: GitHub returned {len(self._gaps)} pull request(s) as null, "
@@ -153,11 +173,10 @@ class _Walk:
     def _raise_upper(self, page: ChangePage, settled_at: datetime) -> bool:
         """Move the upper end over the settled rows of the page. False when it met one that isn't."""
         settled = last_settled(page.changes, settled_at)
-        whole = settled == len(page.changes) - 1
-        cursor = page.end_cursor if whole else page.cursors[settled] if settled is not None else None
-        if self._covered is not None and cursor is not None:
-            self._covered = replace(self._covered, upper=cursor)
-        return whole or not page.changes
+        if self._covered is not None and settled is not None:
+            upper_at = page.changes[settled].updated_at
+            self._covered = replace(self._covered, upper=page.cursors[settled], upper_at=upper_at)
+        return not page.changes or settled == len(page.changes) - 1
 
     async def _step_back(self, covered: Covered) -> None:
         try:
@@ -218,7 +237,7 @@ class _Walk:
             return await fetch_changes(scan.client, scan.repository.full_name, last=count, before=cursor)
 
         page = await ask_adaptively(ask, self._size, choking=QueryTooLarge, at_most=at_most)
-        self._scan.recognise(page.repository_id)
+        self._scan.recognise(page.repository_id, page.full_name)
         self._scan.note(github_total=page.total, github_total_exact=True)
         return page
 
@@ -233,9 +252,9 @@ def _founded(page: ChangePage, settled_at: datetime) -> Covered | None:
     """Return the interval that a page from the end of the feed founds; None if nothing on it is settled yet."""
     settled = last_settled(page.changes, settled_at)
     if settled is not None:
-        lower_at = page.changes[0].updated_at
-        return Covered(page.cursors[settled], page.start_cursor, lower_at, not page.has_previous)
-    return None if page.has_previous else Covered(None, None, None, bottom=True)
+        upper_at, lower_at = page.changes[settled].updated_at, page.changes[0].updated_at
+        return Covered(page.cursors[settled], upper_at, page.start_cursor, lower_at, not page.has_previous)
+    return None if page.has_previous else Covered(None, None, None, None, bottom=True)
 
 
 def _moved_on(cursor: str | None, previous: str | None) -> str:

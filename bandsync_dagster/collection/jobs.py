@@ -19,7 +19,7 @@ from bandsync_dagster.collection.scan import Scan
 from bandsync_dagster.github.errors import NotFound, QueryTooLarge, ServerError, TransientError
 from bandsync_dagster.github.graphql import SuiteJobs, fetch_suite, fetch_suites
 from bandsync_dagster.github.models import Job
-from bandsync_dagster.github.rest import fetch_jobs
+from bandsync_dagster.github.rest import fetch_jobs, fetch_repository
 from bandsync_dagster.store.queries import PendingVerification, pending_verifications
 
 # When to ask again for jobs that had not finished under a finished run: at the next sync, then ever more rarely, then
@@ -56,8 +56,8 @@ class RunJobs:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to be expected."""
-        return not self.lagging and all(is_settled(job) for job in self.jobs)
+        """Whether nothing more is to be expected. A run that is gone may come back: Actions may have been disabled."""
+        return not self.gone and not self.lagging and all(is_settled(job) for job in self.jobs)
 
 
 async def collect_jobs(scan: Scan) -> None:
@@ -128,9 +128,7 @@ def job_total(found: RunJobs, repository_id: int, now: datetime) -> dict[str, An
 def next_retry(found: RunJobs, now: datetime) -> tuple[datetime | None, int]:
     """Return when to ask again for a run's jobs, None for never, and how often that was done then."""
     run = found.run
-    if found.gone:
-        return None, run.retries
-    if run.status != "completed":
+    if run.status != "completed" and not found.gone:
         # Still going on: at the next sync, or daily once no run can last so long.
         stuck = now - (run.run_started_at or run.created_at) > LONGEST_RUN
         return now + timedelta(days=1 if stuck else 0), 0
@@ -149,6 +147,7 @@ class _Work:
         self._page = PageSize(position.get("page_size"), smallest=SMALLEST_PAGE)
         self._failed: list[int] = []
         self._failures_in_a_row = 0
+        self._sure = False
 
     @property
     def batch_size(self) -> int:
@@ -229,8 +228,16 @@ class _Work:
         try:
             return await ask_adaptively(ask, self._page, choking=TransientError)
         except NotFound:
-            # The runs of this repository were listed with the same tokens: this one is gone. What is stored stays.
+            await self._make_sure_of_repository()
+            # This run alone is gone. What is stored of it stays.
             return RunJobs(run, [], 0, self._scan.options.detail, gone=True)
+
+    async def _make_sure_of_repository(self) -> None:
+        """A missing run means something only in the right repository: names are given anew. One look is enough."""
+        if not self._sure:
+            found = await fetch_repository(self._scan.client, self._scan.repository.full_name)
+            self._scan.recognise(found.id)
+            self._sure = True
 
     async def _rest_pages(self, run: PendingVerification, per_page: int) -> RunJobs:
         """Page through all jobs of a run; ServerError if they are fewer than GitHub counts."""

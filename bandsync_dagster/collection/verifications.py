@@ -15,15 +15,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from bandsync_dagster.collection.archived import ends_as_final, mark_final
 from bandsync_dagster.collection.listing import Listing, recognised
 from bandsync_dagster.collection.moments import SECOND, days_before, settled_before
 from bandsync_dagster.collection.pages import PageSize, ask_adaptively
 from bandsync_dagster.collection.run_progress import Progress, Relist
 from bandsync_dagster.collection.scan import Scan
 from bandsync_dagster.collection.windows import CAP, Window, span_for
-from bandsync_dagster.github.errors import GitHubError, NotFound, TransientError
+from bandsync_dagster.github.errors import Forbidden, GitHubError, NotFound, TransientError
 from bandsync_dagster.github.models import Verification
-from bandsync_dagster.github.rest import RunPage, fetch_run, fetch_runs
+from bandsync_dagster.github.rest import RunPage, fetch_repository, fetch_run, fetch_runs
 from bandsync_dagster.store.queries import UnfinishedVerification, unfinished_verifications
 
 # A run may be run again up to 30 days after its first run (GitHub docs: re-running workflows and jobs).
@@ -56,13 +57,31 @@ async def collect_verifications(scan: Scan) -> None:
     Raises:
         UnsplittableSecond: Everything was collected but for a second that holds too many runs.
     """
+    if await ends_as_final(scan):
+        return
     walk = _Walk(scan)
-    await walk.forward()
+    try:
+        await walk.forward()
+    except (NotFound, Forbidden) as error:
+        await _make_sure_it_is_disabled(scan, error)
+        return
     await walk.retry_overfull()
     await walk.relist()
     await walk.refresh_unfinished()
     await walk.backward()
-    walk.finish()
+    await walk.finish()
+
+
+async def _make_sure_it_is_disabled(scan: Scan, error: NotFound | Forbidden) -> None:
+    """End as disabled if the repository can be read and only its runs can't; otherwise raise the error.
+
+    Where Actions are disabled, some hosts answer as if there were no runs, and others that there is no such thing.
+    """
+    if isinstance(error, Forbidden) and "disabled" not in str(error):
+        raise error
+    found = await fetch_repository(scan.client, scan.repository.full_name)
+    scan.recognise(found.id, found.full_name)
+    scan.outcome("disabled", f"GitHub Actions is disabled in this repository: {error}")
 
 
 class _Walk:
@@ -74,6 +93,8 @@ class _Walk:
         self._listing = Listing(scan, PageSize(self._progress.page_size, smallest=SMALLEST_PAGE))
         # Runs this sync has already from GitHub: no need to ask for them one by one.
         self._seen: set[int] = set()
+        # Runs that may still change.
+        self._going_on: set[int] = set()
         self._listed_horizon = False
 
     async def forward(self) -> None:
@@ -99,7 +120,7 @@ class _Walk:
             await self._close_gap(oldest, settled)
         self._raise_upper(settled)
         if page.next is None:
-            self._move(bottom=True, head_since=None)
+            self._move(bottom=True, head_since=None, relisted=now)
         else:
             self._move(head_since=oldest, lower=min(self._lower, oldest + SECOND))
 
@@ -133,18 +154,18 @@ class _Walk:
         await self._put([], relist=None, relisted=relist.started)
 
     def _due(self, now: datetime) -> Relist | None:
-        """Return what to list again, if it is time. What the head page shows is fresh already."""
+        """Return what to list again, if it is time: maybe nothing, as what the head page shows is fresh already."""
         progress = self._progress
-        if progress.upper is None or progress.relisted is None or now - progress.relisted < RELIST_EVERY:
+        if progress.relisted is None or now - progress.relisted < RELIST_EVERY:
             return None
         since = max(self._lower, progress.relisted - RERUN_HORIZON)
-        until = since - SECOND if progress.head_since is None else progress.head_since
-        return Relist(since, until, started=now)
+        return Relist(since, progress.head_since or since - SECOND, started=now)
 
     async def refresh_unfinished(self) -> None:
         """Ask for each stored run that was not completed, unless this sync or the head page told already."""
         stored = await self._scan.read(unfinished_verifications, self._scan.repository.id)
         self._move(gone=self._progress.gone & {run.id for run in stored})
+        self._going_on |= {run.id for run in stored} - self._seen - self._progress.gone
         for run in stored:
             if run.id not in self._seen and run.id not in self._progress.gone and self._worth_asking(run):
                 await self._refresh(run.id)
@@ -162,6 +183,7 @@ class _Walk:
             run = await fetch_run(self._scan.client, repository.full_name, run_id, repository_id=repository.id)
         except NotFound:
             # The repository was readable a moment ago: the run alone is gone, and its row stays as it is.
+            self._going_on.discard(run_id)
             await self._put([], gone=self._progress.gone | {run_id})
         else:
             await self._put([run])
@@ -178,9 +200,11 @@ class _Walk:
                 self._move(bottom=True)
             await self._put(piece.runs)
 
-    def finish(self) -> None:
+    async def finish(self) -> None:
         """Note what was learnt; don't let a second that can't be split pass for success."""
         self._scan.note(page_size=self._listing.size.size)
+        if (self._progress.bottom or self._progress.upper is None) and not self._going_on:
+            await mark_final(self._scan, self._progress.dump())
         overfull = self._progress.overfull | self._listing.overfull
         if overfull:
             raise UnsplittableSecond(self._scan.repository.full_name, sorted(overfull))
@@ -233,9 +257,18 @@ class _Walk:
     async def _put(self, runs: Sequence[Verification], **changed: Any) -> None:  # noqa: ANN401  (fields of Progress)
         """Hand over runs, and with them the checkpoint as it is now."""
         self._seen.update(run.id for run in runs)
+        self._going_on.difference_update(run.id for run in runs)
+        self._going_on.update(run.id for run in runs if run.status != "completed")
         size, overfull = self._listing.size.size, self._progress.overfull | self._listing.overfull
         self._move(page_size=size, overfull=overfull, **changed)
         await self._scan.put(runs, position=self._progress.dump())
+
+
+def is_relist_due(progress: Progress, now: datetime) -> bool:
+    """Whether the re-run horizon is to be listed again, and has runs in it that the head page doesn't show."""
+    if progress.relisted is None or progress.head_since is None or now - progress.relisted < RELIST_EVERY:
+        return False
+    return progress.head_since >= progress.relisted - RERUN_HORIZON
 
 
 def _given(moment: datetime | None) -> datetime:

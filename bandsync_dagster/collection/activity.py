@@ -1,0 +1,156 @@
+"""Which of many repositories have anything new, for next to nothing. Decides only; collecting is the stages' business.
+
+Pull requests: the time of the latest update, 100 repositories for one point. Workflow runs: the head page with its
+ETag, free where nothing is new (GitHub docs: best practices for using the REST API, "Use conditional requests").
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bandsync_dagster.collection.archived import is_final
+from bandsync_dagster.collection.changes import Covered
+from bandsync_dagster.collection.pages import PageSize, ask_adaptively
+from bandsync_dagster.collection.run_progress import Progress
+from bandsync_dagster.collection.verifications import is_relist_due
+from bandsync_dagster.github.client import GitHubClient
+from bandsync_dagster.github.errors import AccessError, QueryTooLarge
+from bandsync_dagster.github.graphql import Activity, fetch_activity
+from bandsync_dagster.github.rest import fetch_runs
+from bandsync_dagster.store.schema import STAGES
+from bandsync_dagster.store.standing import Standing
+
+# Conditional requests in flight at once.
+CONCURRENCY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """A repository worth collecting, and why, in a few words each."""
+
+    standing: Standing
+    reasons: tuple[str, ...]
+
+
+async def find_active(client: GitHubClient, standings: Sequence[Standing], *, now: datetime) -> list[Active]:
+    """Return the repositories that have something new, or something left to do.
+
+    Asks GitHub only about those of which the store doesn't tell already: about pull requests in bulk, and about runs
+    only where there is no news of pull requests either.
+    """
+    reasons = {standing.repository.id: known_reasons(standing, now) for standing in standings}
+    quiet = [standing for standing in standings if not reasons[standing.repository.id] and not _is_final(standing)]
+    for standing, activity in await fetch_activities(client, quiet):
+        reasons[standing.repository.id] = change_reasons(standing, activity)
+    quiet = [standing for standing in quiet if not reasons[standing.repository.id]]
+
+    async def ask(standing: Standing) -> None:
+        if await _has_new_runs(client, standing):
+            reasons[standing.repository.id] = ("new workflow runs",)
+
+    await _for_each(quiet, ask)
+    return [
+        Active(standing, reasons[standing.repository.id]) for standing in standings if reasons[standing.repository.id]
+    ]
+
+
+def known_reasons(standing: Standing, now: datetime) -> tuple[str, ...]:
+    """Return the reasons to collect that the store knows of."""
+    return tuple(_known_reasons(standing, now))
+
+
+def _known_reasons(standing: Standing, now: datetime) -> Iterator[str]:
+    if len(standing.completed) < len(STAGES):
+        yield "not collected completely"
+    if standing.pending:
+        yield f"{standing.pending} runs whose jobs are to be collected"
+    if _is_final(standing):
+        return
+    if standing.unfinished:
+        yield f"{standing.unfinished} runs that had not finished"
+    if _may_have_been_run_again(standing, now):
+        yield "daily look at runs that may have been run again"
+    if _has_unsettled_changes(standing):
+        yield "pull requests that were too young to be settled"
+
+
+def _is_final(standing: Standing) -> bool:
+    """Whether the repository is archived and collected completely since."""
+    both = ("changes", "verifications")
+    return standing.repository.archived and all(is_final(standing.positions.get(stage)) for stage in both)
+
+
+def _may_have_been_run_again(standing: Standing, now: datetime) -> bool:
+    position = standing.positions.get("verifications")
+    return position is not None and is_relist_due(Progress.load(position), now)
+
+
+def _has_unsettled_changes(standing: Standing) -> bool:
+    position = standing.positions.get("changes")
+    if position is None or standing.newest_change is None or "upper" not in position:
+        return False
+    upper_at = Covered.load(position).upper_at
+    return upper_at is None or upper_at < standing.newest_change
+
+
+def change_reasons(standing: Standing, activity: Activity | None) -> tuple[str, ...]:
+    """Return why a repository is to be collected, judging by its pull requests."""
+    if activity is None:
+        # GitHub didn't say: collecting will tell.
+        return ("GitHub did not tell its activity",)
+    latest, stored = activity.change_updated_at, standing.newest_change
+    if latest is None or (stored is not None and latest <= stored):
+        return ()
+    return ("new or changed pull requests",)
+
+
+async def fetch_activities(
+    client: GitHubClient, standings: Sequence[Standing]
+) -> list[tuple[Standing, Activity | None]]:
+    """Ask for the activity of repositories, 100 at a time; None where GitHub doesn't tell."""
+    found: list[Activity | None] = []
+    size = PageSize()
+
+    async def ask(count: int) -> list[Activity | None]:
+        some = standings[len(found) : len(found) + count]
+        return await fetch_activity(client, [standing.repository.node_id for standing in some])
+
+    while len(found) < len(standings):
+        found += await ask_adaptively(ask, size, choking=QueryTooLarge, at_most=len(standings) - len(found))
+    return list(zip(standings, found, strict=True))
+
+
+async def _has_new_runs(client: GitHubClient, standing: Standing) -> bool:
+    """Ask for the head page as the last sync did, so that its ETag is good."""
+    progress = Progress.load(standing.positions["verifications"])
+    repository = standing.repository
+    try:
+        page = await fetch_runs(
+            client,
+            repository.full_name,
+            repository_id=repository.id,
+            per_page=PageSize(progress.page_size).size,
+            etag=progress.etags.get,
+        )
+    except AccessError:
+        # Why it can't be read is for the collection to find out, and to note.
+        return True
+    return page.modified
+
+
+async def _for_each(standings: Sequence[Standing], ask: Callable[[Standing], Awaitable[None]]) -> None:
+    """Ask about all, a few at a time; the first error ends it."""
+    left = iter(standings)
+
+    async def work() -> None:
+        for standing in left:
+            await ask(standing)
+
+    workers = [asyncio.ensure_future(work()) for _ in range(CONCURRENCY)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)

@@ -1,0 +1,172 @@
+"""What collecting repositories will cost, before it is spent: from GitHub's totals and what is stored already.
+
+The totals cost one point per 100 repositories for pull requests and one request per repository for runs. A forecast is
+an upper estimate where GitHub tells less than needed: how many pull requests a history of some days has, how many
+runs were run again before any was seen.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bandsync_dagster.collection.activity import fetch_activities
+from bandsync_dagster.collection.moments import days_before
+from bandsync_dagster.collection.scan import StageOptions
+from bandsync_dagster.github.client import GitHubClient
+from bandsync_dagster.github.errors import AccessError
+from bandsync_dagster.github.rest import fetch_runs
+from bandsync_dagster.store.standing import Standing
+
+PER_PAGE = 100
+# A page of pull requests reads three connections of each (GitHub docs: rate limits for the GraphQL API).
+POINTS_PER_PAGE = 3
+# Following pages of a listing by time share a run with the page before.
+RUNS_PER_PAGE = 99
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What something costs in each bucket: `core` in requests, `graphql` in points."""
+
+    core: int = 0
+    graphql: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Return the cost of both."""
+        return Cost(self.core + other.core, self.graphql + other.graphql)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many changes and runs GitHub counts in a repository, and whether the runs are no more than that."""
+
+    changes: int
+    runs: int
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryForecast:
+    """What collecting one repository will cost, by stage. `exact` is False where GitHub gave a lower bound only."""
+
+    full_name: str
+    stages: Mapping[str, Cost]
+    exact: bool
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of all stages."""
+        return sum(self.stages.values(), Cost())
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What collecting all of them will cost.
+
+    Attributes:
+        repositories: One by one.
+        unreadable: Names of those GitHub tells nothing about.
+        spent: What the forecast itself has cost, counting free answers too.
+    """
+
+    repositories: Sequence[RepositoryForecast]
+    unreadable: Sequence[str]
+    spent: Cost
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of all repositories."""
+        return sum((each.cost for each in self.repositories), Cost())
+
+    @property
+    def exact(self) -> bool:
+        """Whether no total was a lower bound."""
+        return all(each.exact for each in self.repositories)
+
+
+def windows(cost: Cost, limits: Mapping[str, int], remaining: Mapping[str, int], *, share: float) -> int:
+    """Return how many quota windows a cost needs, the present one included.
+
+    Args:
+        cost: What is to be spent.
+        limits: The limit of each bucket that has one, all tokens together.
+        remaining: What is left of each now; a bucket that isn't there is full.
+        share: The part of each limit that is left to others.
+    """
+    return max(
+        (
+            _windows(needed, limits[bucket], remaining.get(bucket, limits[bucket]), share)
+            for bucket, needed in (("core", cost.core), ("graphql", cost.graphql))
+            if bucket in limits and needed
+        ),
+        default=1,
+    )
+
+
+def _windows(needed: int, limit: int, remaining: int, share: float) -> int:
+    reserve = math.floor(share * limit)
+    beyond = max(needed - max(remaining - reserve, 0), 0)
+    return 1 + math.ceil(beyond / max(limit - reserve, 1))
+
+
+async def forecast(
+    client: GitHubClient, standings: Sequence[Standing], options: StageOptions, *, now: datetime
+) -> Forecast:
+    """Ask GitHub for the totals of repositories and estimate what collecting them costs from where they stand."""
+    points = client.spent.points
+    since = days_before(now, options.history_days)
+    forecasts: list[RepositoryForecast] = []
+    unreadable: list[str] = []
+    for standing, activity in await fetch_activities(client, standings):
+        runs = await _count_runs(client, standing, since)
+        if activity is None or runs is None:
+            unreadable.append(standing.repository.full_name)
+        else:
+            totals = Totals(activity.changes, *runs)
+            forecasts.append(estimate(standing, totals, options))
+    return Forecast(forecasts, unreadable, Cost(core=len(standings), graphql=client.spent.points - points))
+
+
+async def _count_runs(client: GitHubClient, standing: Standing, since: datetime | None) -> tuple[int, bool] | None:
+    repository = standing.repository
+    try:
+        page = await fetch_runs(
+            client,
+            repository.full_name,
+            repository_id=repository.id,
+            created=None if since is None else (since, None),
+            per_page=1,
+        )
+    except AccessError:
+        return None
+    return page.total, page.exact
+
+
+def estimate(standing: Standing, totals: Totals, options: StageOptions) -> RepositoryForecast:
+    """Return what collecting a repository costs that stands so, and of which GitHub counts so much."""
+    new_runs = _missing(totals.runs, standing.verifications, options)
+    stages = {
+        "changes": _changes(_missing(totals.changes, standing.changes, options)),
+        "verifications": Cost(core=1 + math.ceil(max(new_runs - PER_PAGE, 0) / RUNS_PER_PAGE) + standing.unfinished),
+        "jobs": _jobs(standing, new_runs, options),
+    }
+    return RepositoryForecast(standing.repository.full_name, stages, totals.exact)
+
+
+def _missing(total: int, stored: int, options: StageOptions) -> int:
+    return total if options.full_refresh else max(total - stored, 0)
+
+
+def _changes(missing: int) -> Cost:
+    """One point for the look at the end of the feed, and the pages."""
+    return Cost(graphql=1 + POINTS_PER_PAGE * math.ceil(missing / PER_PAGE))
+
+
+def _jobs(standing: Standing, new_runs: int, options: StageOptions) -> Cost:
+    """In bulk but for re-runs, of which as many are expected among the new as there were among the stored."""
+    runs = new_runs + standing.pending
+    if options.detail == "full":
+        return Cost(core=runs)
+    reruns = math.ceil(runs * standing.reruns / standing.verifications) if standing.verifications else 0
+    return Cost(core=reruns, graphql=math.ceil((runs - reruns) / PER_PAGE))
