@@ -136,5 +136,17 @@ def _job(repository: Repository, run: Run, job: Job, *, rest: bool, steps: bool)
         "started_at": _real(job.started_at),
         "completed_at": _real(job.completed_at),
         "html_url": job_url(repository, job),
-        "steps": steps_of(job) if steps else None,
+        "steps": [_step(step) for step in steps_of(job)] if steps else None,
     }
+
+
+def _step(step: Row) -> Row:
+    """Return a step with its times in UTC, as text: steps are kept as JSON."""
+    words = {name: _lower(step[name]) for name in ("status", "conclusion")}
+    times = {name: _utc_text(step[name]) for name in ("started_at", "completed_at")}
+    return {"number": step["number"], "name": step["name"], **words, **times}
+
+
+def _utc_text(text: str | None) -> str | None:
+    time = None if text is None else _real(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    return None if time is None else time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
