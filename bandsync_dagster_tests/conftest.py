@@ -37,6 +37,10 @@ class PostgresDatabases:
             self._template = sa.make_url(url).database
         return self._create(self._template or "")
 
+    def copy(self, template: str) -> str:
+        """Return the URL of a copy of a database that nobody is connected to."""
+        return self._create(template)
+
     def drop(self, url: str) -> None:
         """Drop a database, whoever is connected to it."""
         self.execute(f'DROP DATABASE "{sa.make_url(url).database}" WITH (FORCE)')
@@ -132,19 +136,35 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
+@pytest.fixture(scope="session")
+def dagster_storage(postgres: PostgresDatabases, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a database with Dagster's own tables in it, to be copied: making them takes seconds."""
+    url = postgres.create()
+    with _instance(tmp_path_factory.mktemp("dagster"), url):
+        return sa.make_url(url).database or ""
+
+
 @pytest.fixture
 def instance(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     """A Dagster instance with a queue, whose own storage is the kind of database that the test runs on."""
     home = tmp_path / "dagster"
     home.mkdir()
-    url = request.getfixturevalue("postgres").create() if backend == "postgresql" else None
-    storage = f"storage: {{postgres: {{postgres_url: '{url}'}}}}\n" if url else ""
+    if backend == "sqlite":
+        with _instance(home, None) as instance:
+            yield instance
+        return
+    databases: PostgresDatabases = request.getfixturevalue("postgres")
+    url = databases.copy(request.getfixturevalue("dagster_storage"))
+    with _instance(home, url) as instance:
+        yield instance
+    databases.drop(url)
+
+
+def _instance(home: Path, postgres_url: str | None) -> dg.DagsterInstance:
+    storage = f"storage: {{postgres: {{postgres_url: '{postgres_url}'}}}}\n" if postgres_url else ""
     (home / "dagster.yaml").write_text(
         f"{storage}telemetry: {{enabled: false}}\n"
         "concurrency: {pools: {granularity: run}}\n"
         "run_retries: {enabled: true, max_retries: 2, retry_on_asset_or_op_failure: false}\n"
     )
-    with dg.DagsterInstance.from_config(str(home)) as instance:
-        yield instance
-    if url:
-        request.getfixturevalue("postgres").drop(url)
+    return dg.DagsterInstance.from_config(str(home))
