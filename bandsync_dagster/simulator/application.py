@@ -25,7 +25,7 @@ from bandsync_dagster.simulator.exchange import Answer, Call, message
 from bandsync_dagster.simulator.faults import Fault, Faults, Spoiled, Target, spoil
 from bandsync_dagster.simulator.incoming import Incoming, read_incoming
 from bandsync_dagster.simulator.limits import Limits, RateLimiter, Reading
-from bandsync_dagster.simulator.payloads import moment
+from bandsync_dagster.simulator.repository_payloads import moment
 from bandsync_dagster.simulator.request_log import LoggedRequest, RequestLog
 from bandsync_dagster.simulator.rest import Rest
 from bandsync_dagster.simulator.tokens import App, Caller, Tokens
@@ -217,6 +217,8 @@ class Application:
         if fault is not None:
             entry.fault = fault.kind
             spoiled = spoil(fault, answer.status, body, graphql=entry.bucket == "graphql")
+            # An answer from a broken server has no ETag or links of the one it stands for.
+            answer = answer if spoiled.status == answer.status else replace(answer, headers={})
         entry.status = spoiled.status
         headers = {"x-github-media-type": "github.v3; format=json", "x-github-request-id": f"SIM:{entry.number:X}"}
         return spoiled, {**headers, **(reading.headers() if reading else {}), **answer.headers}

@@ -12,8 +12,9 @@ from urllib.parse import urlencode
 from bandsync_dagster.simulator import run_listing
 from bandsync_dagster.simulator.exchange import DOCS, NOT_FOUND, Answer, Call, Refused, message
 from bandsync_dagster.simulator.listing import Page
-from bandsync_dagster.simulator.payloads import Painter, moment
+from bandsync_dagster.simulator.payloads import Painter
 from bandsync_dagster.simulator.records import Repository, Run, User
+from bandsync_dagster.simulator.repository_payloads import moment
 from bandsync_dagster.simulator.world import World
 
 SSO_URL = "https://github.com/orgs/{0}/sso?authorization_request=simulated"
