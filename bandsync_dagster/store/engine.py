@@ -53,7 +53,7 @@ def create_store_engine(url: str) -> sa.Engine:
     if parsed.drivername in _SQLITE_DRIVERS:
         return _sqlite_engine(parsed)
     if parsed.drivername in _POSTGRESQL_DRIVERS:
-        return _postgresql_engine(parsed.set(drivername="postgresql+psycopg2"))
+        return _postgresql_engine(_hide_password(parsed.set(drivername="postgresql+psycopg2")))
     raise StoreMisconfigured(f"no database driver named {parsed.drivername!r}: use {_EXAMPLES}")
 
 
@@ -63,6 +63,14 @@ def _parse(url: str) -> sa.URL:
     except (exc.ArgumentError, ValueError):
         # The cause quotes the URL, and with it the password.
         raise StoreMisconfigured(f"the database URL cannot be read: use {_EXAMPLES}") from None
+
+
+def _hide_password(url: sa.URL) -> sa.URL:
+    """Move a password among the options to the place where SQLAlchemy never shows it."""
+    password = url.query.get("password")
+    if not isinstance(password, str):
+        return url
+    return url.set(password=password).difference_update_query(["password"])
 
 
 def _sqlite_engine(url: sa.URL) -> sa.Engine:
@@ -76,7 +84,7 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
         hide_parameters=True,
         pool_size=CONNECTIONS_PER_PROCESS,
         max_overflow=0,
-        connect_args={"timeout": LOCK_PATIENCE_SECONDS},
+        connect_args={} if "timeout" in url.query else {"timeout": LOCK_PATIENCE_SECONDS},
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

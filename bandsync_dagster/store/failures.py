@@ -30,7 +30,7 @@ _HOPELESS_CONNECTIONS = (
 )
 
 _TRANSIENT_SQLITE = ("is locked", "is full", "disk i/o error")
-_HOPELESS_SQLITE = ("unable to open", "readonly database", "not a database", "malformed")
+_UNUSABLE_SQLITE = ("unable to open", "readonly database", "not a database", "malformed")
 
 
 def transient(error: BaseException) -> bool:
@@ -71,22 +71,15 @@ def describe(url: sa.URL) -> str:
 def as_store_error(error: exc.SQLAlchemyError, url: sa.URL) -> StoreError:
     """Return the store's error for one of SQLAlchemy's, with a message of one line."""
     cause = getattr(error, "orig", None) or error
-    text = _redacted(" ".join(str(cause).split()), url)
+    text = " ".join(str(cause).split()).replace(url.password or "\0", "***")
     where = describe(url)
     if transient(error):
         return StoreUnavailable(f"{where} is not available: {text}")
     if _tables_missing(error):
         return StoreMisconfigured(f"{where} has not been set up by this project ({text}): upgrade it first")
-    if _hopeless(error):
+    if _unusable(error):
         return StoreMisconfigured(f"{where} cannot be used: {text}; check the database URL and the rights it gives")
     return StoreRefused(f"{where} refused a statement: {text}")
-
-
-def _redacted(text: str, url: sa.URL) -> str:
-    for secret in (url.password, url.query.get("password")):
-        if isinstance(secret, str) and secret:
-            text = text.replace(secret, "***")
-    return text
 
 
 def _tables_missing(error: exc.SQLAlchemyError) -> bool:
@@ -94,12 +87,11 @@ def _tables_missing(error: exc.SQLAlchemyError) -> bool:
     return getattr(cause, "pgcode", None) == _UNDEFINED_TABLE or "no such table" in str(cause)
 
 
-def _hopeless(error: exc.SQLAlchemyError) -> bool:
+def _unusable(error: exc.SQLAlchemyError) -> bool:
     cause = getattr(error, "orig", None)
-    if getattr(cause, "pgcode", None) is not None:
-        return False
-    text = str(cause).lower()
-    return isinstance(error, exc.OperationalError) or any(phrase in text for phrase in _HOPELESS_SQLITE)
+    if isinstance(cause, sqlite3.Error):
+        return any(phrase in str(cause).lower() for phrase in _UNUSABLE_SQLITE)
+    return isinstance(error, exc.OperationalError) and getattr(cause, "pgcode", None) is None
 
 
 @contextmanager

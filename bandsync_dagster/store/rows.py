@@ -7,6 +7,7 @@ named: SQLite would store it as it is, and PostgreSQL would reject the whole bat
 
 import math
 import re
+import reprlib
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, cast
@@ -53,7 +54,7 @@ def _json_scalar(value: object) -> object:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
-    raise ValueError(f"holds {value!r}, which is not JSON")
+    raise ValueError(f"holds {reprlib.repr(value)}, which is not JSON")
 
 
 def _text(value: object) -> str:
@@ -66,7 +67,7 @@ def _integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _unlike("a whole number", value)
     if value not in _BIGINT:
-        raise ValueError(f"is beyond 64 bits: {value}")
+        raise ValueError("is beyond 64 bits")
     return value
 
 
@@ -86,8 +87,7 @@ def _time(value: object) -> datetime:
 
 
 def _unlike(wanted: str, value: object) -> ValueError:
-    shown = repr(value)
-    return ValueError(f"is {shown[:60]}{'…' if len(shown) > 60 else ''}, not {wanted}")  # noqa: PLR2004  (fits a line)
+    return ValueError(f"is {reprlib.repr(value)}, not {wanted}")
 
 
 _CLEANERS: dict[type[sa.types.TypeEngine[Any]], Callable[[object], Any]] = {
@@ -115,8 +115,10 @@ def clean_row(table: sa.Table, row: Mapping[str, Any], *, without: frozenset[str
 
 def _clean_value(table: sa.Table, row: Mapping[str, Any], column: sa.Column[Any]) -> Any:  # noqa: ANN401  (as columns are)
     value = row.get(column.key)
-    if value is None and column.nullable:
-        return None
+    if value is None:
+        if column.nullable:
+            return None
+        raise RowRejected(table.name, row.get("id"), column.key, "must be known")
     try:
         return _CLEANERS[type(column.type)](value)
     except ValueError as problem:

@@ -166,7 +166,8 @@ verifications = sa.Table(
     sa.Column("run_started_at", UtcDateTime),
     sa.Column("html_url", sa.Text, nullable=False),
     *_sync_columns(),
-    sa.Index(None, "repository_id", "created_at"),
+    # In the order of time, and of ids within a second.
+    sa.Index(None, "repository_id", "created_at", "id"),
 )
 
 # GitHub's names differ in more than case.

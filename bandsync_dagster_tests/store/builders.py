@@ -16,7 +16,7 @@ HOUR = timedelta(hours=1)
 REPOSITORY = 9_000_000_001
 
 
-def change(number: int, **fields: Any) -> dict[str, Any]:
+def change(number: int, /, **fields: Any) -> dict[str, Any]:
     """Return a row of `changes`."""
     row: dict[str, Any] = {
         "id": 3_000_000_000 + number,
@@ -56,7 +56,7 @@ def change(number: int, **fields: Any) -> dict[str, Any]:
     return row | fields
 
 
-def verification(number: int, **fields: Any) -> dict[str, Any]:
+def verification(number: int, /, **fields: Any) -> dict[str, Any]:
     """Return a row of `verifications`."""
     row: dict[str, Any] = {
         "id": 34_000_000_000 + number,
@@ -90,7 +90,7 @@ def verification(number: int, **fields: Any) -> dict[str, Any]:
     return row | fields
 
 
-def job(number: int, **fields: Any) -> dict[str, Any]:
+def job(number: int, /, **fields: Any) -> dict[str, Any]:
     """Return a row of `jobs`, as GraphQL gives it."""
     row: dict[str, Any] = {
         "id": 100_000_000_000 + number,
@@ -116,7 +116,7 @@ def job(number: int, **fields: Any) -> dict[str, Any]:
     return row | fields
 
 
-def repository(number: int = REPOSITORY, full_name: str = "acme/pool", **fields: Any) -> dict[str, Any]:
+def repository(number: int = REPOSITORY, /, full_name: str = "acme/pool", **fields: Any) -> dict[str, Any]:
     """Return a row of `repositories` as a listing gives it."""
     row: dict[str, Any] = {
         "id": number,

@@ -211,7 +211,9 @@ def _create_verifications() -> None:
     op.create_index("ix_verifications_first_sync_id", "verifications", ["first_sync_id"])
     op.create_index("ix_verifications_head_sha", "verifications", ["head_sha"])
     op.create_index("ix_verifications_last_sync_id", "verifications", ["last_sync_id"])
-    op.create_index("ix_verifications_repository_id_created_at", "verifications", ["repository_id", "created_at"])
+    op.create_index(
+        "ix_verifications_repository_id_created_at_id", "verifications", ["repository_id", "created_at", "id"]
+    )
     op.create_index(
         "ix_verifications_unfinished",
         "verifications",
