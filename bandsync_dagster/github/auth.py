@@ -148,7 +148,9 @@ class AppInstallation:
             raise self._refusal(response)
         answer = Fields("POST /app/installations/{id}/access_tokens", "", _json(response))
         # No assumption on the length: GitHub announced a longer format for installation tokens in April 2026.
-        self._token = _sendable(answer.text("token"))
+        if not _fits_header(answer.text("token")):
+            answer.fail("token", "should be a token, and holds characters that none has")
+        self._token = answer.text("token")
         expires = int(answer.time("expires_at").timestamp())
         self._expires_at = local_time(expires, response.headers, now=self._clock())
 
@@ -195,9 +197,13 @@ def _sendable(token: str) -> str:
     """Check what would else end up, with the token in clear, in the HTTP library's complaint about a header."""
     if not token:
         raise ValueError("the GitHub token is empty")
-    if not (token.isascii() and token.isprintable()) or " " in token:
-        raise ValueError("the GitHub token holds characters that no token has (a line break, a space, a quote?)")
+    if not _fits_header(token):
+        raise ValueError("the GitHub token holds characters that no token has (a line break or a space?)")
     return token
+
+
+def _fits_header(token: str) -> bool:
+    return bool(token) and token.isascii() and token.isprintable() and " " not in token
 
 
 def _private_key(pem: str) -> str:

@@ -91,7 +91,7 @@ class GitHubClient:
         ValueError: The base URL is none.
     """
 
-    def __init__(  # noqa: PLR0913 - each is something a test or an operator sets
+    def __init__(
         self,
         *,
         base_url: str = PUBLIC_URL,
@@ -230,7 +230,7 @@ def graphql_url(base_url: httpx.URL) -> httpx.URL:
 def _base_url(text: str) -> httpx.URL:
     try:
         url = httpx.URL(text.strip().rstrip("/"))
-    except httpx.InvalidURL:
+    except (httpx.InvalidURL, ValueError):
         raise ValueError(f"{redact(text)!r} is not a URL") from None
     if url.scheme not in ("https", "http") or not url.host or url.userinfo or url.query:
         raise ValueError(

@@ -247,12 +247,16 @@ class Exchange:
             self.spent.points += points_of(document, call.cost)
 
     async def _account(self, call: Call, grant: Grant, answer: Answer) -> None:
-        """Tell the ledger what the answer said. Silence means "no limits" only where GitHub itself has spoken."""
+        """Tell the ledger what the answer said.
+
+        Silence means "no limits" only where GitHub itself has spoken, and the word of an answer that failed is not
+        enough to stop everybody for up to an hour: the next one will tell.
+        """
         now = self._clock()
         reading = read_quota(answer.headers, call.bucket, now=now)
         if answer.verdict.kind in ("primary", "secondary"):
             await self._close(call, grant, answer.verdict, reading)
-        elif reading is None and answer.verdict.kind not in ("ok", "not_modified", "moved"):
+        elif not _speaks_of_quota(answer.verdict, reading):
             await self._release(call, grant)
         else:
             await asyncio.to_thread(self._ledger.settle, grant, call.bucket, reading, now=now)
@@ -298,6 +302,12 @@ class Exchange:
 
     def _describe(self, error: Exception) -> str:
         return self.redact(f"{type(error).__name__}: {error}".removesuffix(": "))
+
+
+def _speaks_of_quota(verdict: Verdict, reading: QuotaReading | None) -> bool:
+    if verdict.kind in ("transient", "too_large"):
+        return reading is not None and reading.remaining > 0
+    return reading is not None or verdict.kind in ("ok", "not_modified", "moved")
 
 
 def points_of(document: object, declared: int) -> int:

@@ -86,7 +86,7 @@ class Activity:
     change_updated_at: datetime | None
 
 
-async def fetch_changes(  # noqa: PLR0913 - the arguments of a connection
+async def fetch_changes(
     client: GitHubClient,
     full_name: str,
     *,
@@ -143,7 +143,7 @@ async def fetch_suites(
     ]
 
 
-async def fetch_suite(  # noqa: PLR0913 - the arguments of a connection
+async def fetch_suite(
     client: GitHubClient,
     node_id: str,
     verification_id: int,

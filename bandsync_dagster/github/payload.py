@@ -26,8 +26,8 @@ def decode(body: bytes) -> Any:  # noqa: ANN401 - JSON is anything
     """
     try:
         return json.loads(body)
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
 
 
 class Fields:

@@ -103,7 +103,7 @@ async def fetch_rate_limit(client: GitHubClient) -> dict[str, QuotaReading]:
     return {reading.bucket: reading for reading in readings if reading.limit > 0}
 
 
-async def fetch_runs(  # noqa: PLR0913 - the parameters of the endpoint
+async def fetch_runs(
     client: GitHubClient,
     full_name: str,
     *,
@@ -142,7 +142,7 @@ async def fetch_run(client: GitHubClient, full_name: str, run_id: int, *, reposi
     return parse_verification(Fields(answer.endpoint, "", answer.data), repository_id)
 
 
-async def fetch_jobs(  # noqa: PLR0913 - the parameters of the endpoint
+async def fetch_jobs(
     client: GitHubClient,
     full_name: str,
     run_id: int,

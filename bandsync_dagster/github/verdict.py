@@ -173,7 +173,8 @@ class _Refusal:
     def server_failure(self, *, graphql: bool) -> Verdict:
         """A 5xx: GitHub ends queries after 10 s with 502 or 504, sometimes 500 with a text."""
         gave_up = self.status in (HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT)
-        too_large = graphql and (gave_up or _TIMEOUT_TEXT.search(self.text) is not None)
+        said = f"{self.text} {_said(_faults(self.document))}"
+        too_large = graphql and (gave_up or _TIMEOUT_TEXT.search(said) is not None)
         return Verdict("too_large" if too_large else "transient", self.message(), retry_after=self._retry_after())
 
     def message(self) -> str:
