@@ -120,7 +120,7 @@ class Collector:
         pulse: Waits between two heartbeats.
     """
 
-    def __init__(  # noqa: PLR0913  (what a caller may replace; all but two have defaults)
+    def __init__(
         self,
         *,
         engine: sa.Engine,

@@ -5,7 +5,7 @@ read can show that a repository is gone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -152,7 +152,7 @@ class Discovery:
 
     listings: Mapping[Source, Sequence[Repository] | None]
     repositories: Sequence[Repository]
-    problems: Sequence[str] = field(default=())
+    problems: tuple[str, ...] = ()
 
     @property
     def keys(self) -> list[str]:
@@ -169,7 +169,7 @@ async def discover(client: GitHubClient, sources: Sequence[Source], wanted: Sour
     """
     problems: list[str] = []
     listings = {source: await _listing_or_note(client, source, problems) for source in sources}
-    return Discovery(listings, _wanted_once(listings, wanted), problems)
+    return Discovery(listings, _wanted_once(listings, wanted), tuple(problems))
 
 
 async def _listing_or_note(client: GitHubClient, source: Source, problems: list[str]) -> Sequence[Repository] | None:

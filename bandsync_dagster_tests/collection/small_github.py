@@ -22,7 +22,7 @@ ROWS_PER_PAGE = 3
 Before = Callable[[httpx.Request], Awaitable[httpx.Response | None]]
 
 
-def described(repository_id: int = REPOSITORY, full_name: str = "acme/pool", **fields: Any) -> dict[str, Any]:
+def described(repository_id: int = REPOSITORY, full_name: str = "acme/pool", **fields: object) -> dict[str, Any]:
     """Return a repository as GitHub describes it."""
     known: dict[str, Any] = {"id": repository_id, "node_id": f"R_{repository_id}", "full_name": full_name}
     return known | {"private": False, "fork": False, "archived": False, "disabled": False} | fields

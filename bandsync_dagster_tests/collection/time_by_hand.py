@@ -13,6 +13,8 @@ class TimeByHand:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.slept: list[float] = []
+        self._pulse: asyncio.Future[None] | None = None
+        self._beaten: asyncio.Future[None] | None = None
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
 
     def timer(self) -> float:
@@ -41,6 +43,24 @@ class TimeByHand:
         if seconds > LONGEST_RETRY:
             await asyncio.Event().wait()
         await self.sleep_at_once(seconds)
+
+    async def pulse(self, seconds: float) -> None:
+        """Wait until the test wants a heartbeat."""
+        self._pulse = asyncio.get_running_loop().create_future()
+        if self._beaten is not None:
+            self._beaten.set_result(None)
+            self._beaten = None
+        await self._pulse
+        self.seconds += seconds
+
+    async def beat(self) -> None:
+        """Let one heartbeat happen, and return when the next one is waited for."""
+        if self._pulse is None:
+            raise RuntimeError("nobody waits for a heartbeat")
+        self._beaten = asyncio.get_running_loop().create_future()
+        beaten = self._beaten
+        self._pulse.set_result(None)
+        await beaten
 
     def advance(self, seconds: float) -> None:
         """Move the time on and wake whoever waited for it."""

@@ -1,0 +1,50 @@
+"""Trouble at chosen commits of an engine: before one nothing of its transaction is stored, after it all of it is."""
+
+import itertools
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+Strike = Callable[[], None]
+
+
+def strike_at(engine: sa.Engine, number: int, strike: Strike, *, after: bool) -> None:
+    """Call `strike` at the n-th commit of this engine, counted from 0: before it takes effect, or right after.
+
+    What the strike raises is what the driver would raise, so SQLAlchemy and the store treat it as such.
+    """
+    commit = engine.dialect.do_commit
+    numbers = itertools.count()
+
+    def do_commit(connection: object) -> None:
+        mine = next(numbers) == number
+        if mine and not after:
+            strike()
+        commit(connection)
+        if mine and after:
+            strike()
+
+    engine.dialect.do_commit = do_commit
+
+
+def strike_while(engine: sa.Engine, strikes: Callable[[], bool], strike: Strike) -> None:
+    """Call `strike` before every commit for as long as `strikes` says so."""
+    commit = engine.dialect.do_commit
+
+    def do_commit(connection: object) -> None:
+        if strikes():
+            strike()
+        commit(connection)
+
+    engine.dialect.do_commit = do_commit
+
+
+def lose_connection(engine: sa.Engine) -> Strike:
+    """Return a strike that raises what the engine's driver raises when the server goes away or is locked."""
+    texts = {"sqlite": "database is locked", "postgresql": "server closed the connection unexpectedly"}
+    text = texts[engine.dialect.name]
+
+    def strike() -> None:
+        raise engine.dialect.loaded_dbapi.OperationalError(text)
+
+    return strike
