@@ -14,7 +14,7 @@ from bandsync_dagster.collection.outage import Sleep, Store
 from bandsync_dagster.collection.pipeline import PipelineOptions
 from bandsync_dagster.collection.scan import Ending, IdentityError, Scan, StageOptions
 from bandsync_dagster.collection.stages import ALGORITHMS, Algorithm
-from bandsync_dagster.collection.sync import OpenSync, Surroundings
+from bandsync_dagster.collection.sync import OpenSync, Surroundings, begin
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.errors import NotFound, RateLimited
 from bandsync_dagster.github.models import Repository
@@ -133,7 +133,8 @@ class Collector:
         pulse: Sleep = asyncio.sleep,
     ) -> None:
         self._make_client = make_client
-        self._around = Surroundings(Store(engine, sleep), clock, pipeline or PipelineOptions(), spool, pulse)
+        pipeline = pipeline or PipelineOptions()
+        self._around = Surroundings(Store(engine, sleep, pipeline.backoff), clock, pipeline, spool, pulse)
         self._algorithms = algorithms
 
     def collect(self, stage: str, full_name: str, run: RunIdentity, options: StageOptions) -> StageResult:
@@ -169,34 +170,39 @@ class _Collection:
         return Registry(self.around.store, self.around.clock)
 
     async def run(self, make_client: Callable[[], GitHubClient]) -> StageResult:
-        earlier = await self._take_over()
+        known = await self.registry.known(self.full_name)
+        earlier = await begin(self._take_over(), self.around)
         if earlier is not None and earlier.state == "completed":
             return await self._result(earlier, resumed_completed=True)
         async with make_client() as client:
-            sync = await self._collect(client, earlier)
+            sync = await self._collect(client, known, earlier)
         return await self._result(sync)
 
-    async def _collect(self, client: GitHubClient, earlier: Sync | None, identities: int = 1) -> Sync:
+    async def _collect(
+        self, client: GitHubClient, known: StoredRepository | None, earlier: Sync | None, identities: int = 1
+    ) -> Sync:
         """Collect under one identity of the name, and again if it turns out to have been given anew meanwhile."""
+        sync = earlier or await begin(self._start(known), self.around)
+        opened = OpenSync(sync, client.spent, self.around)
         try:
-            return await self._collect_as_known(client, earlier, doubted=identities > 1)
+            return await self._collect_into(opened, client, known, doubted=identities > 1)
+        except RateLimited as limit:
+            raise Deferred(stage=self.stage, limit=limit, sync=opened.sync) from limit
         except IdentityError:
             if identities == _IDENTITIES:
                 raise
-        return await self._collect(client, None, identities + 1)
-
-    async def _collect_as_known(self, client: GitHubClient, earlier: Sync | None, *, doubted: bool) -> Sync:
         known = await self.registry.known(self.full_name)
-        opened = OpenSync(earlier or await self._start(known), client.spent, self.around)
-        try:
-            async with opened:
-                repository = None if doubted else self.registry.believed(known)
-                repository = repository or await self._ask(client, known, opened)
-                await self._assign(opened, repository)
-                await self._write_spooled(repository.id)
-                await self._scan(client, repository, opened)
-        except RateLimited as limit:
-            raise Deferred(stage=self.stage, limit=limit, sync=opened.sync) from limit
+        return await self._collect(client, known, None, identities + 1)
+
+    async def _collect_into(
+        self, opened: OpenSync, client: GitHubClient, known: StoredRepository | None, *, doubted: bool
+    ) -> Sync:
+        async with opened:
+            repository = None if doubted else self.registry.believed(known)
+            repository = repository or await self._ask(client, known, opened)
+            await self._assign(opened, repository)
+            await self._write_spooled(repository.id)
+            await self._scan(client, repository, opened)
         return opened.sync
 
     async def _ask(self, client: GitHubClient, known: StoredRepository | None, opened: OpenSync) -> Repository:

@@ -54,16 +54,18 @@ class Store:
     Attributes:
         engine: The database.
         sleep: Waits while it is away.
+        delays: Seconds between attempts.
     """
 
     engine: sa.Engine
     sleep: Sleep = asyncio.sleep
+    delays: tuple[float, ...] = BACKOFF
 
     async def call(
         self, function: Callable[Concatenate[sa.Engine, Params], Result], *args: Params.args, **kwargs: Params.kwargs
     ) -> Result:
         """Call a function of the store; its first argument, the engine, is added here."""
-        return await persist(partial(function, self.engine, *args, **kwargs), sleep=self.sleep)
+        return await persist(partial(function, self.engine, *args, **kwargs), sleep=self.sleep, delays=self.delays)
 
 
 def persist_here(

@@ -1,11 +1,11 @@
 """One sync from its start to its end: what it writes, what it has spent, and how it ends, whatever ends it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from bandsync_dagster.clock import Clock, utc_now
 from bandsync_dagster.collection.outage import Sleep, Store
@@ -19,18 +19,20 @@ from bandsync_dagster.store.spool import Spool
 from bandsync_dagster.store.syncs import Sync, beat, cancel_sync, complete_sync, defer_sync, fail_sync
 from bandsync_dagster.store.writes import Batch, Written, write_batch
 
+Begun = TypeVar("Begun", bound=Sync | None)
+
 HEARTBEAT_SECONDS = 15.0
 
 _ENDS = {complete_sync: "completed", defer_sync: "deferred", fail_sync: "failed", cancel_sync: "cancelled"}
 
 
-@dataclass(slots=True)
 class _Bill:
-    """What the client has spent, and how much of it the store knows already."""
+    """What the client has spent since the sync was opened, and how much of it the store knows already."""
 
-    spent: Spent
-    requests: int = 0
-    points: int = 0
+    def __init__(self, spent: Spent) -> None:
+        self.spent = spent
+        self.requests = spent.requests
+        self.points = spent.points
 
     def open(self) -> tuple[int, int]:
         """Return the requests and points nobody has added yet."""
@@ -139,20 +141,22 @@ class OpenSync:
         if self._heart is not None:
             self._heart.cancel()
             await asyncio.gather(self._heart, return_exceptions=True)
+        # After an outage that outlasted all patience there is no point in being patient once more.
+        store = replace(self._around.store, delays=()) if isinstance(error, StoreError) else self._around.store
         event, details = self._event(error)
         try:
-            self.sync = await self._follow(event, details | self._measured())
+            self.sync = await self._follow(store, event, details | self._measured())
         except StoreError:
             # An error that is on its way says more than that it could not be noted; a deferral must be noted.
             if error is None or isinstance(error, RateLimited):
                 raise
 
-    async def _follow(self, event: Callable[..., Sync], details: Mapping[str, Any]) -> Sync:
+    async def _follow(self, store: Store, event: Callable[..., Sync], details: Mapping[str, Any]) -> Sync:
         """Change the sync's state. If the store answers that this is its state already, an earlier attempt did it."""
         try:
-            return await self._around.store.call(event, self.sync.id, **details)
+            return await store.call(event, self.sync.id, **details)
         except IllegalTransition:
-            now = await self._around.store.call(find_sync, self.sync.id)
+            now = await store.call(find_sync, self.sync.id)
             if now is None or now.state != _ENDS[event]:
                 raise
             return now
@@ -174,6 +178,26 @@ class OpenSync:
         requests, points = self._bill.open()
         metrics = self.pipeline.metrics.as_dict(self.sync.metrics) | self.notes
         return {"requests": requests, "points": points, "metrics": metrics, "now": self._around.clock()}
+
+
+async def begin(start: Coroutine[Any, Any, Begun], around: Surroundings) -> Begun:
+    """Wait for a sync to be started or taken over. If cancelled meanwhile, the sync is cancelled too.
+
+    The store is asked in a thread, which goes on in spite of a cancellation: nobody else would know of the sync.
+    """
+    starting = asyncio.ensure_future(start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError as stop:
+        await outlast_cancellation(_undo(starting, stop, around))
+        raise
+
+
+async def _undo(starting: asyncio.Task[Any], stop: BaseException, around: Surroundings) -> None:
+    await asyncio.wait([starting])
+    sync: Sync | None = None if starting.exception() else starting.result()
+    if sync is not None and sync.state == "running":
+        await OpenSync(sync, Spent(), around).__aexit__(type(stop), stop, None)
 
 
 def _word_for(error: Exception) -> str:

@@ -16,6 +16,7 @@ from bandsync_dagster.collection.scan import Scan
 from bandsync_dagster.github.errors import BadCredentials, Blocked, Forbidden, PayloadError, ServerError
 from bandsync_dagster.store.schema import changes
 from bandsync_dagster_tests.collection.collecting import PAGES, SECOND, Algorithm, Collecting, all_rows
+from bandsync_dagster_tests.collection.commits import strike_at
 from bandsync_dagster_tests.collection.small_github import (
     ROWS_PER_PAGE,
     SmallGitHub,
@@ -245,15 +246,17 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def raising_on(number: signal.Signals, interrupt: type[BaseException]) -> Iterator[None]:
-    """Raise in the main thread when the signal arrives."""
+def raising_on(number: signal.Signals, interrupt: type[BaseException]) -> Iterator[threading.Event]:
+    """Raise in the main thread when the signal arrives, and tell that it has."""
+    arrived = threading.Event()
 
     def handler(_number: int, _frame: object) -> None:
+        arrived.set()
         raise interrupt
 
     before = signal.signal(number, handler)
     try:
-        yield
+        yield arrived
     finally:
         signal.signal(number, before)
 
@@ -276,6 +279,25 @@ def test_an_interrupt_at_any_request_leaves_a_cancelled_sync_and_what_was_fetche
     (sync,) = collect.syncs
     assert (sync["state"], sync["outcome"], sync["error"]) == ("cancelled", "cancelled", "the run was stopped")
     assert collect.rows == all_rows(max(at_request - 1, 0))
+    collect.assert_agreed()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(9))
+def test_an_interrupt_at_any_commit_leaves_no_sync_running(collect: Collecting, number: int, *, after: bool) -> None:
+    """Whatever the database was just told; what it had been told is stored, and a later collection completes it."""
+
+    def strike() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        struck.wait()
+
+    strike_at(collect.engine, number, strike, after=after)
+    with raising_on(signal.SIGUSR1, Interrupted) as struck, pytest.raises(Interrupted):
+        collect()
+    assert [sync["state"] for sync in collect.syncs] in (["cancelled"], ["completed"], [])
+    collect.assert_agreed()
+    collect(run=RunIdentity("run-2", "run-2"))
+    assert collect.rows == all_rows()
     collect.assert_agreed()
 
 

@@ -103,8 +103,10 @@ def test_a_name_given_to_another_repository_is_noticed_before_a_row_is_stored_un
     """The old one is marked, its sync is cancelled and says why, and the new one is collected in the same run."""
     collect(collect_recognising)
     github.repositories["acme/pool"] = described(OTHER)
+    github.log.clear()
     result = collect(collect_recognising, AGAIN)
     assert (result.repository_id, result.created) == (OTHER, 1)
+    assert sum(sync["requests"] for sync in collect.syncs[1:]) == len(github.log)
     assert [(sync["repository_id"], sync["state"]) for sync in collect.syncs] == [
         (REPOSITORY, "completed"),
         (REPOSITORY, "cancelled"),
