@@ -94,7 +94,7 @@ class Collection:
             self._interrupts,
             tags=self._plan.tags,
             statuses=UNFINISHED,
-            show=lambda alive: self._display.show(f"Stopping; {alive} runs are writing what they have fetched"),
+            show=lambda alive: self._display.show(f"Stopping; {alive} runs left, which store what they fetched"),
         )
 
     def _discover(self) -> list[str]:

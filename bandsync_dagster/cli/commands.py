@@ -9,7 +9,9 @@ import click
 from rich.console import Console
 
 from bandsync_dagster.cli.collecting import Order, carry_out
+from bandsync_dagster.cli.demo import run_demo
 from bandsync_dagster.cli.errors import CommandError
+from bandsync_dagster.cli.forecasting import print_forecast
 from bandsync_dagster.cli.gating import GateControl, gate_control
 from bandsync_dagster.cli.local import choose_port
 from bandsync_dagster.cli.options import (
@@ -24,9 +26,11 @@ from bandsync_dagster.cli.options import (
     where_options,
 )
 from bandsync_dagster.cli.serving import serve_ui
+from bandsync_dagster.cli.simulating import SimulatorOptions, run_simulator
 from bandsync_dagster.cli.status import print_json, print_status, read_status
 from bandsync_dagster.clock import utc_now
 from bandsync_dagster.collection.discovery import DiscoveryError, parse_sources
+from bandsync_dagster.collection.scan import StageOptions
 from bandsync_dagster.github.errors import GitHubError
 from bandsync_dagster.resources import open_services
 from bandsync_dagster.store.errors import StoreError
@@ -103,6 +107,21 @@ def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | No
     sys.exit(code)
 
 
+@bandsync.command(short_help="Try it against a simulated GitHub.")
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for the demo alone; an earlier demo in it is removed.  [default: ~/.bandsync/demo]",
+)
+def demo(home: Path | None) -> None:
+    """Collect twelve repositories of a simulated GitHub: no token, nothing leaves this machine, under two minutes.
+
+    Everything else is real: Dagster, its queue, a database. The simulated quota is so small that it may run out once,
+    to show what happens then.
+    """
+    sys.exit(run_demo(home, environment_with({}), Console()))
+
+
 @bandsync.command(short_help="Run Dagster with its UI until Ctrl-C.")
 @sources_argument
 @click.option("--port", type=click.IntRange(1, 65535), help="Where the UI listens.  [default: 3000]")
@@ -143,6 +162,26 @@ def status(as_json: bool, every_repository: bool, **given: object) -> None:
         print_json(found)
     else:
         print_status(Console(), found, every_repository=every_repository)
+
+
+@bandsync.command(short_help="Say what a collection will cost.")
+@sources_argument
+@click.option("--full-refresh", is_flag=True, help="As for a collection that starts again from the beginning.")
+@depth_options
+@filter_options
+@where_options
+@github_option
+def forecast(sources: Sequence[str], full_refresh: bool, **given: object) -> None:
+    """Say what collecting the sources will cost in GitHub's quota, before it is spent.
+
+    Asks for totals only: one GraphQL point for a hundred repositories and one request each. What is in the database
+    already is not counted again.
+    """
+    settings = settings_from(environment_with({**given, "sources": sources}))
+    parse_sources(settings.sources)
+    require_credentials(settings)
+    options = StageOptions(full_refresh=full_refresh, history_days=settings.history_days, detail=settings.detail)
+    print_forecast(open_services(settings), options, Console())
 
 
 @bandsync.group(invoke_without_command=True, short_help="Show, open or close the gate.")
@@ -197,3 +236,40 @@ def gate_close(control: GateControl, minutes: int) -> None:
     """
     control.close(minutes)
     control.show(Console())
+
+
+@bandsync.command(short_help="Run a simulated GitHub.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 is any free port.")
+@click.option("--owner", default="acme", show_default=True, help="The organisation that owns the repositories.")
+@click.option("--repositories", type=click.IntRange(min=0), default=12, show_default=True, help="How many there are.")
+@click.option("--changes", type=click.IntRange(min=0), default=40, show_default=True, help="Pull requests in each.")
+@click.option("--runs", type=click.IntRange(min=0), default=40, show_default=True, help="Workflow runs in each.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed makes the same world.")
+@click.option(
+    "--recorded",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Serve recorded answers as acme/pool instead: a folder with pull_requests.json, workflow_runs.json, jobs.json.",
+)
+@click.option("--core", type=click.IntRange(min=1), default=5000, show_default=True, help="REST requests in a window.")
+@click.option("--graphql", type=click.IntRange(min=1), default=5000, show_default=True, help="Points in a window.")
+@click.option(
+    "--window", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="Seconds in a quota window."
+)
+@click.option("--unlimited", is_flag=True, help="No quota at all, as GitHub Enterprise Server by default.")
+@click.option(
+    "--latency", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Longest answer, seconds."
+)
+@click.option(
+    "--token",
+    "tokens",
+    multiple=True,
+    help="A token that is good. May be repeated.  [default: simulated-token, or none]",
+)
+def simulate(**options: Any) -> None:  # noqa: ANN401  (what click has parsed)
+    """Run a simulated GitHub until Ctrl-C, to try things against that no real one would let you try.
+
+    It answers REST and GraphQL as GitHub does, with quota, pagination, ETags and the odd values that real data has.
+    /api/v3 and /api/graphql answer too, in the style of GitHub Enterprise Server.
+    """
+    run_simulator(SimulatorOptions(**options), Console())

@@ -32,6 +32,11 @@ class Home:
         """The file that tells Dagster where the code server listens; written at each start."""
         return self.folder / "workspace.yaml"
 
+    def own_entries(self) -> list[Path]:
+        """Return everything that bandsync itself has put here."""
+        names = ("dagster", "logs", "spool", "workspace.yaml", "bandsync.db", "bandsync.db-wal", "bandsync.db-shm")
+        return [self.folder / name for name in names if (self.folder / name).exists()]
+
     def prepare(self) -> None:
         """Create the folders and Dagster's instance file; what is there already is left as it is.
 

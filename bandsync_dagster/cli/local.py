@@ -24,7 +24,7 @@ DEFAULT_UI_PORT: Final = 3000
 BEGUN: Final = ("STARTING", "STARTED", "CANCELING")
 UNFINISHED: Final = ("NOT_STARTED", "QUEUED", *BEGUN)
 
-POLL_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 1.0
 # For workers to write what they have fetched.
 END_SECONDS: Final = 60.0
 
