@@ -1,18 +1,13 @@
-"""The quota ledger: one suite over the ledger in memory and the one in the database, then what only a database can do."""
+"""The quota ledger: one suite over the one in memory and the one in the database, then what only a database can do."""
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from bandsync_dagster.github.quota import Grant, MemoryLedger, QuotaLedger, QuotaReading
 from bandsync_dagster.store.quotas import SqlQuotaLedger
-from bandsync_dagster.store.schema import quota_reservations
-from bandsync_dagster.store.status import quota_states
-from bandsync_dagster_tests.store.builders import HOUR, NOW, stored
-from bandsync_dagster_tests.store.processes import in_processes
+from bandsync_dagster_tests.store.builders import HOUR, NOW
 
 SECOND = timedelta(seconds=1)
 
