@@ -60,12 +60,23 @@ def _number(text: str | None, default: int) -> int:
     return int(text) if text is not None and text.isdecimal() else default
 
 
+class NoInterval(ValueError):  # noqa: N818  (a client's mistake, answered and not reported)
+    """A text that means no interval of time."""
+
+
 def parse_created(text: str) -> Interval:
     """Return the interval that a `created` filter means, both ends included; None is an open end.
 
     Raises:
-        ValueError: The text is none of `A..B`, `A..*`, `*..B`, `>A`, `>=A`, `<A`, `<=A`, `A`.
+        NoInterval: The text is none of `A..B`, `A..*`, `*..B`, `>A`, `>=A`, `<A`, `<=A`, `A`.
     """
+    try:
+        return _interval(text)
+    except (ValueError, OverflowError):
+        raise NoInterval(text) from None
+
+
+def _interval(text: str) -> Interval:
     first, separator, last = text.partition("..")
     if separator:
         return (None if first == "*" else _moment(first)[0]), (None if last == "*" else _moment(last)[1])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bandsync_dagster.simulator.exchange import Refused, message
-from bandsync_dagster.simulator.listing import Page, parse_created
+from bandsync_dagster.simulator.listing import NoInterval, Page, parse_created
 from bandsync_dagster.simulator.records import Change, Repository, Run
 
 FILTERED_CAP = 1_000
@@ -58,7 +58,7 @@ def _created(repository: Repository, text: str | None) -> tuple[int, int]:
         return 0, len(repository.runs)
     try:
         since, until = parse_created(text)
-    except ValueError:
+    except NoInterval:
         raise Refused(BAD_CREATED) from None
     return repository.runs_created(since, until)
 
