@@ -1,6 +1,7 @@
 """A time that moves only when a test says so, for everything that waits by `sleep` or measures by `timer`."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 LONGEST_RETRY = 32.0
@@ -8,11 +9,17 @@ EPOCH = datetime(2026, 11, 29, 12, 0, tzinfo=timezone.utc)
 
 
 class TimeByHand:
-    """A clock, a timer and a sleep that agree with each other."""
+    """A clock, a timer and a sleep that agree with each other.
+
+    Attributes:
+        slept: The seconds of each wait, in order.
+        while_asleep: Called during each wait that passes at once.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.slept: list[float] = []
+        self.while_asleep: Callable[[], None] = lambda: None
         self._pulse: asyncio.Future[None] | None = None
         self._beaten: asyncio.Future[None] | None = None
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
@@ -36,6 +43,7 @@ class TimeByHand:
         """Move the time on by as much as the sleeper wants, and let everybody else have a turn."""
         self.slept.append(seconds)
         self.seconds += seconds
+        self.while_asleep()
         await asyncio.sleep(0)
 
     async def sleep_briefly(self, seconds: float) -> None:
