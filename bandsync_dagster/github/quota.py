@@ -200,7 +200,9 @@ class MemoryLedger:
         with self._lock:
             state = self._bucket(grant.fingerprint, bucket)
             cost = self._drop(state, grant)
-            self._strikes.pop(grant.fingerprint, None)
+            # A success that was on its way before the token was closed proves nothing.
+            if not self._is_closed(grant.fingerprint, now):
+                self._strikes.pop(grant.fingerprint, None)
             if reading is not None and reading.limit > 0:
                 self._bucket(grant.fingerprint, reading.bucket).read(reading, now)
             elif state.limit is None:
@@ -230,11 +232,20 @@ class MemoryLedger:
             state = self._bucket(fingerprint, bucket)
             state.closed_until = max(until, state.closed_until or until)
 
-    def strike(self, fingerprint: str, *, now: datetime) -> int:  # noqa: ARG002 - the ledger's interface
-        """Count one more secondary limit that came without `retry-after`, and return how many in a row that makes."""
+    def strike(self, fingerprint: str, *, now: datetime) -> int:
+        """Count one more secondary limit that came without `retry-after`, and return how many in a row that makes.
+
+        While the token is closed for one, others are its echoes from requests that were on their way: not counted.
+        """
         with self._lock:
-            self._strikes[fingerprint] = self._strikes.get(fingerprint, 0) + 1
+            count = self._strikes.get(fingerprint, 0)
+            echo = count > 0 and self._is_closed(fingerprint, now)
+            self._strikes[fingerprint] = count if echo else count + 1
             return self._strikes[fingerprint]
+
+    def _is_closed(self, fingerprint: str, now: datetime) -> bool:
+        # A secondary limit closes all buckets, so one tells.
+        return self._bucket(fingerprint, BUCKETS[0]).closed(now)
 
     def _bucket(self, fingerprint: str, bucket: str) -> _Bucket:
         return self._buckets.setdefault((fingerprint, bucket), _Bucket())

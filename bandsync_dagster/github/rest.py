@@ -6,7 +6,7 @@ Fields and nullability: GitHub's OpenAPI description, and where real answers are
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, Literal
 
 from bandsync_dagster.github.client import GitHubClient, RestAnswer
@@ -305,7 +305,7 @@ def _segment(text: str) -> str:
 
 
 def _moment(moment: datetime | None) -> str:
-    return "*" if moment is None else _iso(moment.replace(microsecond=0)) or "*"
+    return "*" if moment is None else f"{moment.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _iso(moment: datetime | None) -> str | None:

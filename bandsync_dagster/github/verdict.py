@@ -244,7 +244,7 @@ def _query_result(headers: Mapping[str, str], body: bytes) -> Verdict:
 
 def _limit_in(answer: _Refusal, faults: list[dict[str, Any]]) -> Verdict | None:
     # Messages about a named thing quote the name, and somebody may have called a repository "secondary-rate".
-    texts = [str(fault.get("message")) for fault in faults if fault.get("type") not in _ACCESS_TYPES]
+    texts = [_text(fault, "message") for fault in faults if _text(fault, "type") not in _ACCESS_TYPES]
     texts += [] if "data" in answer.document else [answer.text]
     if any(_SECONDARY_TEXT.search(text) for text in texts):
         return answer.secondary()
@@ -283,11 +283,16 @@ def _faults(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _types(faults: list[dict[str, Any]]) -> set[str]:
-    return {str(fault.get("type")) for fault in faults}
+    return {_text(fault, "type") for fault in faults}
 
 
 def _said(faults: list[dict[str, Any]]) -> str:
-    return "; ".join(str(fault["message"]) for fault in faults if "message" in fault)[:_LONGEST_MESSAGE]
+    return "; ".join(filter(None, (_text(fault, "message") for fault in faults)))[:_LONGEST_MESSAGE]
+
+
+def _text(fault: Mapping[str, Any], name: str) -> str:
+    value = fault.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -239,3 +239,15 @@ def test_strikes_count_up_until_a_request_succeeds() -> None:
     assert ledger.strike("b", now=NOON) == 1
     told(ledger, reading(100))
     assert ledger.strike("a", now=NOON) == 1
+
+
+def test_what_was_on_its_way_when_a_token_closed_neither_counts_nor_forgives() -> None:
+    """Four requests in flight that all meet the limit are one limit; a fifth that succeeds proves nothing."""
+    ledger = MemoryLedger()
+    late = ask(ledger)
+    assert isinstance(late, Grant)
+    assert ledger.strike("a", now=NOON) == 1
+    ledger.close("a", "core", NOON + SECOND, now=NOON, kind="secondary")
+    assert ledger.strike("a", now=NOON) == 1
+    ledger.settle(late, "core", reading(100), now=NOON)
+    assert ledger.strike("a", now=NOON + SECOND) == 2
