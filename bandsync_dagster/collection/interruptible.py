@@ -1,7 +1,7 @@
-"""Running a coroutine so that an interrupt ends it in order. Knows nothing of what the coroutine does."""
+"""Ending in order what is interrupted or cancelled. Knows nothing of what that is."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -44,3 +44,14 @@ class _Cancellable(Generic[Result]):
         # The coroutine may end, and close its loop, at the same moment.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(task.cancel)
+
+
+async def outlast_cancellation(work: Awaitable[None]) -> None:
+    """Finish the work although the caller is cancelled meanwhile; the cancellation is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        await outlast_cancellation(task)
+        raise
+    task.result()

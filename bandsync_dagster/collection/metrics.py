@@ -21,7 +21,7 @@ class PipelineMetrics:
         age_max: The longest of these.
         waits: How often a producer had to wait for the writer.
         wait_seconds: For how long in all.
-        deepest_queue: The most rows that waited at once.
+        deepest_queue: The most rows and job totals that waited at once.
         retries: Attempts to write that were repeated because the store was away.
     """
 
@@ -37,7 +37,7 @@ class PipelineMetrics:
     retries: int = 0
 
     def queued(self, rows: int) -> None:
-        """Note how many rows wait."""
+        """Note how many rows and job totals wait."""
         self.deepest_queue = max(self.deepest_queue, rows)
 
     def waited(self, seconds: float) -> None:

@@ -12,12 +12,13 @@ cancellation or an error.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
+from bandsync_dagster.collection.interruptible import outlast_cancellation
 from bandsync_dagster.collection.metrics import PipelineMetrics
 from bandsync_dagster.collection.outage import BACKOFF, Sleep, persist
 from bandsync_dagster.store.engine import transient
@@ -49,7 +50,8 @@ class PipelineOptions:
     Attributes:
         max_size: A batch never holds more rows than this.
         max_age: Seconds after which a batch leaves although it is not full.
-        queue_size: Rows that may wait in the queue; at most `queue_size + max_size` rows are held in memory.
+        queue_size: Rows that may wait in the queue, job totals counted too. With those in the batch that is being
+            written, at most `queue_size + max_size` are held in memory, as long as no single page is larger.
         backoff: Seconds between attempts to write while the store is away.
     """
 
@@ -92,9 +94,10 @@ class _Queued:
     since: float
     taken: int = 0
 
-    @property
-    def left(self) -> int:
-        return len(self.page.rows) - self.taken
+
+def _weight(page: Page) -> int:
+    """Return what a page counts for in the queue: runs without jobs bring totals and no rows."""
+    return len(page.rows) + len(page.job_totals)
 
 
 @dataclass(slots=True)
@@ -142,7 +145,7 @@ class Pipeline:
         self._sleep = sleep
         self._timer = timer
         self._queue: deque[_Queued] = deque()
-        self._rows = 0
+        self._held = 0
         self._impatient = 0
         self._closing = False
         self._stranded: list[Batch] = []
@@ -179,12 +182,13 @@ class Pipeline:
             StoreError: The writer gave up; nothing more will be written.
         """
         self._queue.append(_Queued(page, self._timer()))
-        self._rows += len(page.rows)
-        self.metrics.queued(self._rows)
+        weight = _weight(page)
+        self._held += weight
+        self.metrics.queued(self._held)
         if self._due() or len(self._queue) == 1:
             self._wake.set()
         started = self._timer()
-        if await self._until(lambda: self._rows + len(page.rows) <= max(self._options.queue_size, len(page.rows))):
+        if await self._until(lambda: self._held + weight <= max(self._options.queue_size, weight)):
             self.metrics.waited(self._timer() - started)
 
     async def flush(self) -> None:
@@ -227,6 +231,7 @@ class Pipeline:
                 await self._write_one()
                 await self._announce()
         finally:
+            # Nothing suspends between this and the end of the task: whoever wakes up finds it done.
             await self._announce()
 
     async def _next_is_due(self) -> bool:
@@ -240,7 +245,7 @@ class Pipeline:
         """Whether a batch has to leave now."""
         if not self._queue:
             return False
-        full = self._rows >= self._options.max_size
+        full = self._held >= self._options.max_size
         return full or self._closing or self._impatient > 0 or self._age() >= self._options.max_age
 
     def _age(self) -> float:
@@ -277,7 +282,7 @@ class Pipeline:
         load = _Load()
         while self._queue and load.add(self._queue[0], self._options.max_size - len(load.rows)):
             self._queue.popleft()
-        self._rows -= len(load.rows)
+        self._held -= len(load.rows) + len(load.job_totals)
         return self._sink.seal(load.rows, load.position, load.job_totals)
 
     async def _announce(self) -> None:
@@ -297,14 +302,3 @@ class Pipeline:
                 await asyncio.to_thread(self._sink.set_aside, batch)
         except StoreError as problem:
             raise problem from failure
-
-
-async def outlast_cancellation(work: Awaitable[None]) -> None:
-    """Finish the work although the caller is cancelled meanwhile; the cancellation is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait([task])
-    except asyncio.CancelledError:
-        await outlast_cancellation(task)
-        raise
-    task.result()

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from bandsync_dagster.clock import Clock, utc_now
+from bandsync_dagster.collection.interruptible import outlast_cancellation
 from bandsync_dagster.collection.outage import Sleep, Store
-from bandsync_dagster.collection.pipeline import Pipeline, PipelineOptions, Row, outlast_cancellation
+from bandsync_dagster.collection.pipeline import Pipeline, PipelineOptions, Row
 from bandsync_dagster.collection.scan import Ending, IdentityError
 from bandsync_dagster.github.errors import AccessError, Blocked, GitHubError, RateLimited
 from bandsync_dagster.github.exchange import Spent

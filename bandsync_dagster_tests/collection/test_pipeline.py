@@ -171,6 +171,25 @@ def test_a_slow_writer_makes_the_producer_wait_and_batches_stay_in_order() -> No
     assert ids(sink.written) == [list(range(10)), list(range(10, 20)), list(range(20, 30))]
 
 
+def test_job_totals_without_rows_make_the_producer_wait_too() -> None:
+    """Thousands of workflow runs without a job must not pile up in memory either."""
+
+    async def scenario(sink: RecordingSink, time: TimeByHand) -> None:
+        sink.open.clear()
+        totals = [{"verification_id": n, "run_attempt": 1, "total": 0, "detail": "basic"} for n in range(10)]
+        async with pipeline(sink, time, size=10, queue=20) as pipe:
+            await pipe.put(Page([], None, totals))
+            await sink.attempted(1)
+            await pipe.put(Page([], None, totals))
+            waiting = asyncio.ensure_future(pipe.put(Page([], None, totals)))
+            await breathe()
+            assert not waiting.done()
+            sink.open.set()
+            await waiting
+
+    assert sum(len(batch.job_totals) for batch in play(scenario).written) == 30
+
+
 def test_only_one_batch_is_being_written_at_a_time() -> None:
     """The second batch is not tried before the first one is through."""
 
