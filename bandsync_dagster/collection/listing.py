@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from bandsync_dagster.collection.moments import SECOND
 from bandsync_dagster.collection.pages import PageSize, ask_adaptively
 from bandsync_dagster.collection.scan import Scan
-from bandsync_dagster.collection.windows import CAP, Window, adapted, narrowed
+from bandsync_dagster.collection.windows import CAP, Window, adapted, half, narrowed
 from bandsync_dagster.github.errors import ServerError, TransientError
 from bandsync_dagster.github.models import Verification
 from bandsync_dagster.github.rest import RunPage, fetch_runs
@@ -58,7 +58,8 @@ class Listing:
             page = await self._ask(part)
             if holds_too_many(page) and not part.one_second:
                 yield Slice(page.verifications, part)
-                self.span = _narrowed(part, page)
+                # The runs on the page are the newest: they tell nothing of the other end.
+                self.span = half(part) if oldest_first else _narrowed(part, page)
                 continue
             async for piece in self._down(part, page):
                 yield piece

@@ -72,8 +72,14 @@ def span_for(count: int, within: timedelta) -> timedelta:
 
 
 def narrowed(window: Window, newest: datetime, oldest: datetime, count: int) -> timedelta:
-    """Return a span for a window that held too many runs, judging by its newest ones; at most half the window."""
-    return min(span_for(count, newest - oldest + SECOND), half(window))
+    """Return a span for the newest part of a window that held too many runs, judging by its newest `count` runs.
+
+    Where nothing was created for longer than the runs are dense, that stretch is cut off first: their density says
+    nothing of it. Otherwise the span is at most half the window, so that cutting ends.
+    """
+    quiet = window.until - newest
+    dense = span_for(count, newest - oldest + SECOND)
+    return quiet if quiet > dense else min(quiet + dense, half(window))
 
 
 def adapted(span: timedelta, window: Window, total: int) -> timedelta | None:

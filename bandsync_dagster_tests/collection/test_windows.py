@@ -88,6 +88,16 @@ def test_narrowing_halves_at_least() -> None:
     assert narrowed(window, NOON, after(hours=-20), 100) == half(window)
 
 
+def test_a_quiet_stretch_at_the_end_of_a_window_is_cut_off_by_itself() -> None:
+    """However dense the runs before it are, they are not looked for in steps of seconds."""
+    window = Window(after(days=-1), NOON)
+    assert narrowed(window, after(hours=-3), after(hours=-3), 100) == timedelta(hours=3)
+    part, rest = window.newest(timedelta(hours=3))
+    assert part.since == after(hours=-3, seconds=1)
+    assert rest is not None
+    assert rest.until == after(hours=-3)
+
+
 def test_the_span_follows_what_windows_hold_and_grows_fourfold_at_most() -> None:
     """A window with half the runs wanted doubles the span; an almost empty one makes it four times as long."""
     window, span = Window(after(seconds=1 - 3600), NOON), timedelta(hours=1)
