@@ -5,8 +5,8 @@ from bandsync_dagster.simulator.faults import Fault
 from bandsync_dagster.simulator.generation import generate
 from bandsync_dagster.simulator.limits import Limits
 from bandsync_dagster.simulator.recorded import recorded
-from bandsync_dagster.simulator.server import SimulatedGitHub, serve
+from bandsync_dagster.simulator.server import SimulatedGitHub
 from bandsync_dagster.simulator.tokens import App
 from bandsync_dagster.simulator.world import World
 
-__all__ = ["DEFAULT_TOKEN", "App", "Fault", "Limits", "SimulatedGitHub", "World", "generate", "recorded", "serve"]
+__all__ = ["DEFAULT_TOKEN", "App", "Fault", "Limits", "SimulatedGitHub", "World", "generate", "recorded"]

@@ -32,12 +32,12 @@ class Accounts(Registry):
     def __init__(self, seed: int = 1, *, clock: Clock = utc_now) -> None:
         super().__init__()
         self.random = random.Random(seed)  # noqa: S311  (a world must be the same for the same seed)
-        self._clock = clock
+        self.clock = clock
         self._last_ids = dict(FIRST_IDS)
 
     def now(self) -> datetime:
         """Return the present second."""
-        return self._clock().replace(microsecond=0)
+        return self.clock().replace(microsecond=0)
 
     def next_id(self, kind: str) -> int:
         """Return a new id. Ids of one kind only grow, by irregular steps."""

@@ -93,7 +93,7 @@ class Application:
         refusal = self._refuse(incoming, caller, now)
         if refusal is not None or caller is None:
             return self._finish(entry, refusal or limit_answers.BAD_CREDENTIALS, None)
-        fault = self.faults.pick(_target(incoming, entry))
+        fault = self.faults.pick(_target(incoming))
         limited = self._enter(caller, incoming, fault, now)
         if limited is not None:
             entry.limited = "secondary"
@@ -237,9 +237,8 @@ def _entry(incoming: Incoming, caller: Caller | None, now: datetime, number: int
     )
 
 
-def _target(incoming: Incoming, entry: LoggedRequest) -> Target:
+def _target(incoming: Incoming) -> Target:
     return Target(
-        number=entry.number,
         bucket=incoming.bucket,
         path=incoming.path,
         text=incoming.text,

@@ -28,6 +28,8 @@ Kind = Literal[
 ]
 GRAPHQL_KINDS = frozenset({"query_timeout", "null_node", "partial", "resource_limits"})
 
+JSON = "application/json; charset=utf-8"
+SERVER_ERROR: dict[str, Any] = {"message": "Server Error"}
 HTML = "<html>\r\n<head><title>{0}</title></head>\r\n<body>\r\n<center><h1>{0}</h1></center>\r\n</body>\r\n</html>\r\n"
 TIMEOUT_MESSAGE = (
     "Something went wrong while executing your query. This may be the result of a timeout, or it could be a GitHub"
@@ -39,7 +41,6 @@ TIMEOUT_MESSAGE = (
 class Target:
     """What a fault can recognise a request by. `size` is the page size or number of ids asked for."""
 
-    number: int
     bucket: str
     path: str
     text: str
@@ -63,6 +64,7 @@ class Fault:
         probability: The chance that it happens where it could.
         seconds: How long `slow` takes.
         place: Which node `null_node` and `partial` take, counted from 0.
+        status: What `server_error` and `query_timeout` answer with.
     """
 
     kind: Kind
@@ -76,6 +78,7 @@ class Fault:
     probability: float = 1.0
     seconds: float = 0.0
     place: int = 0
+    status: int = 502
     seen: int = field(default=0, init=False)
     fired: int = field(default=0, init=False)
 
@@ -150,37 +153,30 @@ class Spoiled:
 
 def spoil(fault: Fault, status: int, body: bytes, *, graphql: bool) -> Spoiled:
     """Return what becomes of a good answer."""
-    if fault.kind in REPLACEMENTS:
-        return REPLACEMENTS[fault.kind](graphql)
+    if fault.kind in HTML_ANSWERS:
+        return HTML_ANSWERS[fault.kind]
+    if fault.kind in ("server_error", "query_timeout"):
+        return _json(
+            fault.status, {"data": None, "errors": [{"message": TIMEOUT_MESSAGE}]} if graphql else SERVER_ERROR
+        )
+    if fault.kind == "forbidden":
+        return _json(403, {"message": "Resource not accessible by personal access token"})
     if fault.kind == "malformed":
-        return Spoiled(status, "application/json; charset=utf-8", body[: max(1, len(body) * 2 // 3)])
-    if fault.kind == "cut":
-        return Spoiled(status, "application/json; charset=utf-8", body, cut=True)
+        return Spoiled(status, JSON, body[: len(body) * 2 // 3])
     if fault.kind in DAMAGES and status == 200:  # noqa: PLR2004  (only a good answer can be damaged)
-        damaged = json.dumps(DAMAGES[fault.kind](json.loads(body), fault.place)).encode()
-        return Spoiled(status, "application/json; charset=utf-8", damaged)
-    return Spoiled(status, "application/json; charset=utf-8", body)
+        return _json(status, DAMAGES[fault.kind](json.loads(body), fault.place))
+    return Spoiled(status, JSON, body, cut=fault.kind == "cut")
 
 
-def _html(status: int, title: str) -> Callable[[bool], Spoiled]:
-    return lambda _graphql: Spoiled(status, "text/html", HTML.format(f"{status} {title}").encode())
+def _html(title: str) -> Spoiled:
+    return Spoiled(int(title[:3]), "text/html", HTML.format(title).encode())
 
 
 def _json(status: int, body: dict[str, Any]) -> Spoiled:
-    return Spoiled(status, "application/json; charset=utf-8", json.dumps(body).encode())
+    return Spoiled(status, JSON, json.dumps(body).encode())
 
 
-def _timeout(_graphql: bool) -> Spoiled:
-    return _json(502, {"data": None, "errors": [{"message": TIMEOUT_MESSAGE}]})
-
-
-REPLACEMENTS: dict[str, Callable[[bool], Spoiled]] = {
-    "html_502": _html(502, "Bad Gateway"),
-    "html_504": _html(504, "Gateway Time-out"),
-    "server_error": lambda graphql: _timeout(graphql) if graphql else _json(502, {"message": "Server Error"}),
-    "query_timeout": _timeout,
-    "forbidden": lambda _graphql: _json(403, {"message": "Resource not accessible by personal access token"}),
-}
+HTML_ANSWERS = {"html_502": _html("502 Bad Gateway"), "html_504": _html("504 Gateway Time-out")}
 
 
 def _null_node(body: dict[str, Any], place: int) -> dict[str, Any]:

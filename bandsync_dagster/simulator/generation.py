@@ -68,14 +68,16 @@ def generate(
         now: The end of its history; the clock's present if None.
         clock: What the world's own mutations take for the present.
     """
-    world = World(seed, clock=clock)
-    end = (now or world.now()).replace(microsecond=0) - SETTLED
+    end = (now or clock()).replace(microsecond=0) - SETTLED
+    # While history is made up, its end is the present: nothing happens later.
+    world = World(seed, clock=lambda: end)
     sizes = Sizes(changes, runs, jobs_per_run, reviews, rerun_share, awkward)
     world.add_user(owner, owner_type)
     composer = Composer(world, sizes, end - timedelta(days=days), end)
     special = oddities.special_repositories(repositories) if awkward else {}
     for index in range(repositories):
         composer.compose(f"{owner}/{_name(index)}", index, special.get(index, {}))
+    world.clock = clock
     return world
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from bandsync_dagster.simulator.exchange import NOT_FOUND, Answer, message
+from bandsync_dagster.simulator.exchange import Answer, message
 from bandsync_dagster.simulator.limits import BUCKETS, Limits, RateLimiter, Refusal
 from bandsync_dagster.simulator.tokens import Caller
 
@@ -45,7 +45,7 @@ def secondary(refusal: Refusal, limits: Limits, *, graphql: bool) -> Answer:
 def overview(limiter: RateLimiter | None, caller: Caller, now: datetime) -> Answer:
     """Return the answer to `/rate_limit`, which costs nothing; a host without limits doesn't have it."""
     if limiter is None:
-        return NOT_FOUND if caller is None else message(404, "Rate limiting is not enabled.")
+        return message(404, "Rate limiting is not enabled.")
     resources: dict[str, dict[str, int]] = {}
     for bucket in BUCKETS:
         reading = limiter.read(caller.identity, bucket, now)

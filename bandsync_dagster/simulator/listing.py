@@ -60,7 +60,7 @@ def _number(text: str | None, default: int) -> int:
     return int(text) if text is not None and text.isdecimal() else default
 
 
-class NoInterval(ValueError):  # noqa: N818  (a client's mistake, answered and not reported)
+class NoInterval(ValueError):
     """A text that means no interval of time."""
 
 

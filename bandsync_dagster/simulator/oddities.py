@@ -65,6 +65,11 @@ def add_run(world: World, repository: Repository, position: int, at: datetime, v
     return RUNS[position % len(RUNS)](world, repository, at, values)
 
 
+def _later(world: World, at: datetime, hours: int) -> datetime:
+    """Return the time some hours on, but not after the world's present."""
+    return min(at + timedelta(hours=hours), world.now())
+
+
 def _without_jobs(world: World, repository: Repository, at: datetime, values: Values) -> Run:
     """A workflow file that could not be parsed."""
     return world.add_run(repository, at=at, jobs=0, conclusion="startup_failure", **{**values, "name": None})
@@ -159,8 +164,8 @@ def _by_bot(world: World, repository: Repository, at: datetime, values: Values) 
 
 def _rerun(world: World, repository: Repository, at: datetime, values: Values) -> Run:
     run = world.add_run(repository, at=at, conclusion="failure", **values)
-    world.rerun(run, at=at + timedelta(hours=1), actor=world.add_user("dev-1"), conclusion="failure")
-    world.rerun(run, at=at + timedelta(hours=2), actor=world.add_user("dev-2"))
+    world.rerun(run, at=_later(world, at, 1), actor=world.add_user("dev-1"), conclusion="failure")
+    world.rerun(run, at=_later(world, at, 2), actor=world.add_user("dev-2"))
     return run
 
 
@@ -168,14 +173,14 @@ def _partly_rerun(world: World, repository: Repository, at: datetime, values: Va
     """Only the failed job ran again, twice; the others appear as copies each time."""
     jobs = [{"name": "build", "conclusion": "success"}, {"name": "test"}, {"name": "lint", "conclusion": "success"}]
     run = world.add_run(repository, at=at, jobs=jobs, conclusion="failure", **values)
-    world.rerun(run, failed_only=True, at=at + timedelta(hours=1), conclusion="failure")
-    world.rerun(run, failed_only=True, at=at + timedelta(hours=2), actor=world.add_user("dev-2"))
+    world.rerun(run, failed_only=True, at=_later(world, at, 1), conclusion="failure")
+    world.rerun(run, failed_only=True, at=_later(world, at, 2), actor=world.add_user("dev-2"))
     return run
 
 
 def _rerun_in_progress(world: World, repository: Repository, at: datetime, values: Values) -> Run:
     run = world.add_run(repository, at=at, conclusion="failure", **values)
-    world.rerun(run, at=at + timedelta(hours=1), conclusion=None)
+    world.rerun(run, at=_later(world, at, 1), conclusion=None)
     return run
 
 
@@ -189,7 +194,7 @@ def _queued(world: World, repository: Repository, at: datetime, values: Values) 
 def _annotated(world: World, repository: Repository, at: datetime, values: Values) -> Run:
     """Its `updated_at` moved days after it had ended."""
     run = world.add_run(repository, at=at, **values)
-    world.annotate_run(run, at=at + timedelta(hours=9))
+    world.annotate_run(run, at=_later(world, at, 9))
     return run
 
 

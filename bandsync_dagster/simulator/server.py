@@ -1,4 +1,4 @@
-"""A world behind a real HTTP server: in a thread of this process (`SimulatedGitHub`), or for good (`serve`)."""
+"""A world behind a real HTTP server, in a thread of this process."""
 
 import socket
 import threading
@@ -97,13 +97,6 @@ class SimulatedGitHub:
     def revoke(self, token: str) -> None:
         """Make a token bad from now on."""
         self.application.tokens.revoke(token)
-
-
-def serve(world: World, host: str, port: int, **options: Any) -> None:  # noqa: ANN401  (the fields of Options)
-    """Serve a world until the process is told to stop."""
-    config = _config(Application(world, replace(Options(), **options)))
-    config.host, config.port = host, port
-    uvicorn.Server(config).run()
 
 
 def _config(application: Application) -> uvicorn.Config:

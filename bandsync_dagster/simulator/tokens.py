@@ -16,7 +16,8 @@ from bandsync_dagster.simulator.limits import ANONYMOUS
 # Installation tokens have no fixed length any more (GitHub changelog, April 2026); these are longer than most fields.
 TOKEN_BYTES = 300
 LONGEST_JWT_LIFE = timedelta(minutes=10)
-SHORTEST_PARTS = 2
+# Clocks may differ by this much: Apps date their web tokens back.
+DRIFT = timedelta(minutes=1)
 
 
 def fingerprint(token: str) -> str:
@@ -80,8 +81,8 @@ class Tokens:
     def _token(self, authorization: str | None) -> str | None:
         if not authorization:
             return self._default
-        parts = authorization.split(maxsplit=1)
-        return parts[1] if len(parts) == SHORTEST_PARTS and parts[0].lower() in ("bearer", "token") else authorization
+        scheme, _, token = authorization.partition(" ")
+        return token.strip() if scheme.lower() in ("bearer", "token") else authorization
 
     def revoke(self, token: str) -> None:
         """Make a token bad from now on."""
@@ -108,6 +109,7 @@ def _proves(app: App, token: str, now: datetime) -> bool:
         )
     except jwt.InvalidTokenError:
         return False
-    issued, expires = claims.get("iat", 0), claims.get("exp", 0)
-    lives = issued <= now.timestamp() + 60 and now.timestamp() < expires
-    return lives and expires - issued <= LONGEST_JWT_LIFE.total_seconds() + 60 and str(claims.get("iss")) == app.app_id
+    issued, expires, time = claims.get("iat", 0), claims.get("exp", 0), now.timestamp()
+    lives = issued <= time + DRIFT.total_seconds() and time < expires
+    short = expires - issued <= (LONGEST_JWT_LIFE + DRIFT).total_seconds()
+    return lives and short and str(claims.get("iss")) == app.app_id

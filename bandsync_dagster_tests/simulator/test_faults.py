@@ -7,8 +7,8 @@ import pytest
 
 from bandsync_dagster.simulator.faults import Fault, Faults, Target, spoil
 
-REST = Target(1, "core", "/repos/acme/alto/actions/runs", "/repos/acme/alto/actions/runs?per_page=100", None, 100)
-QUERY = Target(2, "graphql", "/graphql", '{"query": "query Changes", "variables": {"name": "alto"}}', "Changes", 50)
+REST = Target("core", "/repos/acme/alto/actions/runs", "/repos/acme/alto/actions/runs?per_page=100", None, 100)
+QUERY = Target("graphql", "/graphql", '{"query": "query Changes", "variables": {"name": "alto"}}', "Changes", 50)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,13 @@ def test_a_broken_server_answers_in_its_own_way(kind: Any, status: int, content:
     """With HTML from the proxies in front of GitHub, with JSON from itself."""
     spoiled = spoil(Fault(kind), 200, b"{}", graphql=False)
     assert (spoiled.status, spoiled.content_type.partition(";")[0], spoiled.cut) == (status, content, False)
+
+
+@pytest.mark.parametrize("graphql", [True, False])
+def test_a_servers_own_errors_have_the_status_asked_for(graphql: bool) -> None:
+    """REST says little, GraphQL says that it may have been a timeout."""
+    spoiled = spoil(Fault("server_error", status=500), 200, b"{}", graphql=graphql)
+    assert (spoiled.status, b"timeout" in spoiled.body, b"Server Error" in spoiled.body) == (500, graphql, not graphql)
 
 
 def test_a_malformed_answer_is_no_json_and_says_it_is() -> None:

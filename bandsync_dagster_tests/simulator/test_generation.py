@@ -46,6 +46,16 @@ def test_nothing_is_younger_than_the_last_minutes(world: World) -> None:
     newest = max(row["created_at"] for table in ("changes", "verifications") for row in rows[table])
     assert newest <= NOW - SETTLED
     assert max(row["updated_at"] for row in rows["changes"]) <= NOW - SETTLED
+    assert max(row["updated_at"] for row in rows["verifications"]) < NOW
+    assert max(row["completed_at"] for row in rows["jobs"] if row["completed_at"]) < NOW
+
+
+def test_after_it_was_generated_a_world_goes_by_its_clock() -> None:
+    """What happens then happens now."""
+    later = NOW + timedelta(days=1)
+    world = generate(repositories=1, changes=1, runs=0, now=NOW, clock=lambda: later)
+    world.touch_change(world.repository("acme/alto").changes[0])
+    assert world.truth()["changes"][0]["updated_at"] == later
 
 
 def test_changes_are_sorted_by_update_and_creation(world: World) -> None:
