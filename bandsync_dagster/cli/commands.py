@@ -249,7 +249,8 @@ def gate_close(control: GateControl, minutes: int) -> None:
 @click.option(
     "--recorded",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Serve recorded answers as acme/pool instead: a folder with pull_requests.json, workflow_runs.json, jobs.json.",
+    help="Serve recorded answers as acme/pool instead: a folder with pull_requests.json, workflow_runs.json and"
+    " jobs.json.",
 )
 @click.option("--core", type=click.IntRange(min=1), default=5000, show_default=True, help="REST requests in a window.")
 @click.option("--graphql", type=click.IntRange(min=1), default=5000, show_default=True, help="Points in a window.")
@@ -258,13 +259,13 @@ def gate_close(control: GateControl, minutes: int) -> None:
 )
 @click.option("--unlimited", is_flag=True, help="No quota at all, as GitHub Enterprise Server by default.")
 @click.option(
-    "--latency", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Longest answer, seconds."
+    "--latency", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Seconds an answer takes at most."
 )
 @click.option(
     "--token",
     "tokens",
     multiple=True,
-    help="A token that is good. May be repeated.  [default: simulated-token, or none]",
+    help="A token that is good; others are refused. May be repeated.  [default: simulated-token, or none at all]",
 )
 def simulate(**options: Any) -> None:  # noqa: ANN401  (what click has parsed)
     """Run a simulated GitHub until Ctrl-C, to try things against that no real one would let you try.

@@ -41,8 +41,10 @@ def run_demo(folder: Path | None, environment: Mapping[str, str], console: Conso
     """
     home = Home((folder or Path(DEFAULT_HOME) / "demo").expanduser().absolute())
     _make_fresh(home)
-    console.print("Twelve repositories of a simulated GitHub on this machine. Its quota is small on purpose:")
-    console.print("when it is used up, work waits for the next window and then goes on where it stopped.\n")
+    console.print(
+        "Collecting twelve repositories of a simulated GitHub. Its quota is small on purpose: when it is used up, work"
+        " waits for the next window and then goes on where it stopped.\n"
+    )
     with SimulatedGitHub(generate(owner=_OWNER), limits=_LIMITS, latency=_LATENCY) as github:
         own = _own_environment(environment, home, github.url)
         settings = settings_from(own)
@@ -89,7 +91,7 @@ def _show_result(settings: Settings, console: Console) -> None:
             table.add_row(*map(str, row))
     engine.dispose()
     console.print(f"\nEverything is in an SQLite database, {sa.make_url(settings.database_url).database}. For example")
-    console.print(f"\n{_QUERY};\n", style="cyan", highlight=False)
+    console.print(f"\n{_QUERY};\n", style="cyan", highlight=False, soft_wrap=True)
     console.print(table)
     console.print("\nHave a closer look:", style="bold")
     _print_hint(console, f"bandsync status --all --home {settings.home}", "every repository and stage")

@@ -41,8 +41,13 @@ class SimulatorOptions:
             CommandError: The folder does not hold recorded answers.
         """
         if self.recorded is None:
-            sizes = {"repositories": self.repositories, "changes": self.changes, "runs": self.runs}
-            return generate(self.seed, owner=self.owner, **sizes)
+            return generate(
+                self.seed,
+                owner=self.owner,
+                repositories=self.repositories,
+                changes=self.changes,
+                runs=self.runs,
+            )
         try:
             return recorded(self.recorded)
         except (OSError, ValueError, KeyError) as error:
