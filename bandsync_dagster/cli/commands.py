@@ -81,7 +81,9 @@ def bandsync() -> None:
 @where_options
 @github_option
 @click.option("--ui", is_flag=True, help="Show the Dagster UI meanwhile and afterwards, until Ctrl-C.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Where the UI listens, with --ui.  [default: 3000]")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Where the UI listens, with --ui.  [default: 3000]"
+)
 def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | None, **given: object) -> None:
     """Collect repositories once, and come back when everything is there.
 
@@ -110,6 +112,7 @@ def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | No
 @bandsync.command(short_help="Try it against a simulated GitHub.")
 @click.option(
     "--home",
+    metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
     help="A folder for the demo alone; an earlier demo in it is removed.  [default: ~/.bandsync/demo]",
 )
@@ -124,7 +127,7 @@ def demo(home: Path | None) -> None:
 
 @bandsync.command(short_help="Run Dagster with its UI until Ctrl-C.")
 @sources_argument
-@click.option("--port", type=click.IntRange(1, 65535), help="Where the UI listens.  [default: 3000]")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Where the UI listens.  [default: 3000]")
 @depth_options
 @filter_options
 @where_options
@@ -188,6 +191,7 @@ def forecast(sources: Sequence[str], full_refresh: bool, **given: object) -> Non
 @where_options
 @click.option(
     "--dagster-home",
+    metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
     help="The DAGSTER_HOME of a deployment of your own.  [default: the one in the home folder]",
 )
@@ -226,7 +230,12 @@ def gate_open(control: GateControl) -> None:
 
 @gate.command("close")
 @click.option(
-    "--minutes", type=click.IntRange(min=1), default=60, show_default=True, help="When it opens again by itself."
+    "--minutes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=60,
+    show_default=True,
+    help="When it opens again by itself.",
 )
 @click.pass_obj
 def gate_close(control: GateControl, minutes: int) -> None:
@@ -240,26 +249,54 @@ def gate_close(control: GateControl, minutes: int) -> None:
 
 @bandsync.command(short_help="Run a simulated GitHub.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 is any free port.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT", default=8080, show_default=True, help="0 is any free port."
+)
 @click.option("--owner", default="acme", show_default=True, help="The organisation that owns the repositories.")
-@click.option("--repositories", type=click.IntRange(min=0), default=12, show_default=True, help="How many there are.")
-@click.option("--changes", type=click.IntRange(min=0), default=40, show_default=True, help="Pull requests in each.")
-@click.option("--runs", type=click.IntRange(min=0), default=40, show_default=True, help="Workflow runs in each.")
+@click.option(
+    "--repositories", type=click.IntRange(min=0), metavar="N", default=12, show_default=True, help="How many there are."
+)
+@click.option(
+    "--changes", type=click.IntRange(min=0), metavar="N", default=40, show_default=True, help="Pull requests in each."
+)
+@click.option(
+    "--runs", type=click.IntRange(min=0), metavar="N", default=40, show_default=True, help="Workflow runs in each."
+)
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed makes the same world.")
 @click.option(
     "--recorded",
+    metavar="FOLDER",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Serve recorded answers as acme/pool instead: a folder with pull_requests.json, workflow_runs.json and"
     " jobs.json.",
 )
-@click.option("--core", type=click.IntRange(min=1), default=5000, show_default=True, help="REST requests in a window.")
-@click.option("--graphql", type=click.IntRange(min=1), default=5000, show_default=True, help="Points in a window.")
 @click.option(
-    "--window", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="Seconds in a quota window."
+    "--core",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=5000,
+    show_default=True,
+    help="REST requests in a window.",
+)
+@click.option(
+    "--graphql", type=click.IntRange(min=1), metavar="N", default=5000, show_default=True, help="Points in a window."
+)
+@click.option(
+    "--window",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    default=3600.0,
+    show_default=True,
+    help="Seconds in a quota window.",
 )
 @click.option("--unlimited", is_flag=True, help="No quota at all, as GitHub Enterprise Server by default.")
 @click.option(
-    "--latency", type=click.FloatRange(min=0), default=0.0, show_default=True, help="Seconds an answer takes at most."
+    "--latency",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    default=0.0,
+    show_default=True,
+    help="Seconds an answer takes at most.",
 )
 @click.option(
     "--token",

@@ -37,18 +37,20 @@ def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Com
     return decorate
 
 
-sources_argument = click.argument("sources", nargs=-1, metavar="SOURCE...")
+sources_argument = click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 
 home_option = click.option(
     "--home",
+    metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for the database, Dagster's own files and logs.  [BANDSYNC_HOME; default: ~/.bandsync]",
 )
 database_option = click.option(
     "--database-url",
     metavar="URL",
-    help="Database for what is collected: sqlite:////absolute/path.db or postgresql://USER:PASSWORD@HOST/NAME."
-    "  [BANDSYNC_DATABASE_URL; default: bandsync.db in the home folder]",
+    help="Database for what is collected: sqlite:////absolute/path.db or postgresql://USER@HOST/NAME. A password"
+    " belongs into the variable, where other users of this machine don't see it.  [BANDSYNC_DATABASE_URL; default:"
+    " bandsync.db in the home folder]",
 )
 github_option = click.option(
     "--github-url",
@@ -84,6 +86,7 @@ depth_options = _together(
     click.option(
         "--history-days",
         type=click.IntRange(min=1),
+        metavar="DAYS",
         help="How many days back a first collection goes.  [BANDSYNC_HISTORY_DAYS; default: all of the history]",
     ),
     click.option(
