@@ -239,14 +239,18 @@ def _base_url(text: str) -> httpx.URL:
     return url
 
 
-def _headers() -> dict[str, str]:
+def user_agent(distribution: str = "bandsync-dagster") -> str:
+    """Return the name GitHub knows this client by; it rejects requests without one."""
     try:
-        own_version = version("bandsync-dagster")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        own_version = "checkout"
+        return f"bandsync/{version(distribution)}"
+    except PackageNotFoundError:
+        return "bandsync/checkout"
+
+
+def _headers() -> dict[str, str]:
     return {
         "Accept": "application/vnd.github+json",
-        "User-Agent": f"bandsync/{own_version}",
+        "User-Agent": user_agent(),
         "X-GitHub-Api-Version": API_VERSION,
     }
 

@@ -191,7 +191,7 @@ class _Refusal:
         """A limit told by status and headers only."""
         if self.status == HTTPStatus.FORBIDDEN and (self._is_block() or _PERMISSION_TEXT.search(self.text)):
             return None
-        if self._retry_after() is None and self._exhausted():
+        if self._retry_after() is None and self.exhausted():
             return self.primary()
         limited = self.status == HTTPStatus.TOO_MANY_REQUESTS or self._retry_after() is not None
         return self.secondary() if limited else None
@@ -199,7 +199,11 @@ class _Refusal:
     def _forbidden(self) -> Verdict:
         if self._is_block():
             return self._blocked()
-        return Verdict("bad_credentials" if _LOCKED_OUT_TEXT.search(self.text) else "forbidden", self.message())
+        if _LOCKED_OUT_TEXT.search(self.text):
+            return Verdict("bad_credentials", self.message())
+        # GitHub docs, "Troubleshooting the REST API": which permissions would have been enough.
+        needed = self.headers.get("x-accepted-github-permissions", "")[:_LONGEST_MESSAGE]
+        return Verdict("forbidden", self.message() + (f" (needs {needed})" if needed else ""))
 
     def primary(self) -> Verdict:
         # GraphQL without a token: "API rate limit exceeded", of a limit of 0. No window will ever change that.
@@ -219,7 +223,7 @@ class _Refusal:
     def _is_block(self) -> bool:
         return "block" in self.document or "repository access blocked" in self.text.lower()
 
-    def _exhausted(self) -> bool:
+    def exhausted(self) -> bool:
         limit = self.headers.get("x-ratelimit-limit")
         return self.headers.get("x-ratelimit-remaining") == "0" and limit != "0"
 
@@ -265,6 +269,9 @@ def _refusal_in(answer: _Refusal, faults: list[dict[str, Any]]) -> Verdict:
     said = _said(faults) or answer.message()
     if _TIMEOUT_TEXT.search(said):
         return Verdict("too_large", said)
+    # GitHub docs: "the response status will still be 200, but you will receive an error message" with nothing left.
+    if answer.exhausted() and not _types(faults) & set(_ACCESS_TYPES):
+        return answer.primary()
     if not faults or _TRANSIENT_TEXT.search(f"{said} {' '.join(_types(faults))}"):
         return Verdict("transient", said)
     kinds: set[Kind] = {_ACCESS_TYPES.get(name, "refused") for name in _types(faults)}

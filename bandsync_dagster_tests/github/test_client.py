@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from bandsync_dagster.github.auth import fingerprint_of
-from bandsync_dagster.github.client import GitHubClient, GraphQLAnswer, graphql_url
+from bandsync_dagster.github.client import GitHubClient, GraphQLAnswer, graphql_url, user_agent
 from bandsync_dagster.github.errors import ConnectionLost, NotFound, PayloadError, RequestRefused
 from bandsync_dagster_tests.github.surroundings import Stage, answer
 
@@ -30,6 +30,11 @@ def test_every_request_carries_the_pinned_version_an_own_user_agent_and_the_toke
     assert headers["user-agent"].startswith("bandsync/")
     assert headers["accept"] == "application/vnd.github+json"
     assert headers["authorization"] == "Bearer ghp_one"
+
+
+def test_a_checkout_that_is_not_installed_has_a_user_agent_too() -> None:
+    """There is no version to name then."""
+    assert user_agent("no-such-distribution") == "bandsync/checkout"
 
 
 def test_without_credentials_no_authorization_is_sent(stage: Stage) -> None:

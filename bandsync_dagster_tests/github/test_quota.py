@@ -150,6 +150,15 @@ def test_a_full_window_lets_one_request_through_however_small_it_is() -> None:
     assert isinstance(ask(ledger, cost=2, now=NOON + 2 * HOUR), Grant)
 
 
+def test_where_only_requests_on_their_way_stand_in_the_way_the_wait_is_short() -> None:
+    """They are settled within moments; the next reset has nothing to do with it."""
+    ledger = MemoryLedger()
+    told(ledger, reading(3, limit=3))
+    later = NOON + 2 * HOUR
+    assert isinstance(ask(ledger, cost=2, now=later), Grant)
+    assert ask(ledger, cost=2, now=later) == later + SECOND
+
+
 def test_within_a_window_what_is_left_only_falls() -> None:
     """Answers overtake each other: an older one must not give back what a later one took."""
     ledger = MemoryLedger()

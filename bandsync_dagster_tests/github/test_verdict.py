@@ -150,6 +150,9 @@ GRAPHQL_ANSWERS = [
     (200, LEFT, error_of("FOO", SECONDARY["message"], data=PARTIAL), "secondary"),
     (403, LEFT, SECONDARY, "secondary"),
     (403, {**LEFT, "retry-after": "60"}, SECONDARY, "secondary"),
+    (200, NONE_LEFT, error_of("NEW_WORD", "You have used too much."), "primary"),
+    (200, NONE_LEFT, error_of("NOT_FOUND", data={"repository": None}), "not_found"),
+    (200, NONE_LEFT, error_of("NOT_FOUND", data={"nodes": [None]}), "ok"),
     (403, NO_LIMIT, PRIMARY, "bad_credentials"),
     (401, {}, {"message": "This endpoint requires you to be authenticated."}, "bad_credentials"),
     (200, LEFT, error_of("RESOURCE_LIMITS_EXCEEDED", data={"user": None}, path=["user"]), "too_large"),
@@ -183,6 +186,7 @@ GRAPHQL_ANSWERS = [
     (200, LEFT, error_of("FORBIDDEN", data=PARTIAL), "ok"),
     (200, LEFT, error_of("NOT_FOUND", data=PARTIAL, path=["nodes", 1]), "ok"),
     (200, LEFT, error_of("NOT_FOUND", data={"nodes": [None]}), "ok"),
+    (200, LEFT, {"errors": [{"type": {}, "message": []}, 5, None], "data": {"x": None}}, "refused"),
     (200, LEFT, error_of(None, "The additions count for this commit is unavailable", data=PARTIAL), "ok"),
     (200, LEFT, error_of("ARGUMENT_LIMIT", "You may not provide more than 100 node ids"), "refused"),
     (200, LEFT, error_of(None, "Field 'x' doesn't exist", extensions={"code": "undefinedField"}), "refused"),
@@ -222,6 +226,12 @@ def test_header_names_are_read_in_any_case() -> None:
 def test_a_block_says_why(body: object, reason: str) -> None:
     """The reason of a block is GitHub's own word, if it gives one."""
     assert classify(451, {}, encoded(body), graphql=False).reason == reason
+
+
+def test_a_missing_permission_is_named() -> None:
+    """GitHub says which permissions would have been enough; whoever made the token needs to know."""
+    verdict = classify(403, {"X-Accepted-GitHub-Permissions": "actions=read"}, encoded(PERMISSION), graphql=False)
+    assert verdict.message == "Resource not accessible by personal access token (needs actions=read)"
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "Wed, 21 Oct 2026 07:28:00 GMT", "", "٣"])
