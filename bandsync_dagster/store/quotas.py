@@ -185,7 +185,8 @@ class SqlQuotaLedger:
         """
         with writing(self._engine) as connection:
             (state,) = _locked(connection, [fingerprint], _STRIKES_BUCKET, now)
-            more = sa.case((quotas.c.strikes == 0, 1), else_=quotas.c.strikes + (not state.closed(now)))
+            echo = 1 if state.closed(now) else 0
+            more = sa.case((quotas.c.strikes == 0, 1), else_=quotas.c.strikes + 1 - echo)
             statement = _update(fingerprint, _STRIKES_BUCKET).values(strikes=more, observed_at=now)
             return connection.execute(statement.returning(quotas.c.strikes)).scalar_one()
 

@@ -186,6 +186,8 @@ UNFINISHED_VERIFICATION = sa.text("(status IS NULL OR status <> 'completed')")
 sa.Index(
     "ix_verifications_unfinished",
     verifications.c.repository_id,
+    verifications.c.created_at,
+    verifications.c.id,
     sqlite_where=UNFINISHED_VERIFICATION,
     postgresql_where=UNFINISHED_VERIFICATION,
 )

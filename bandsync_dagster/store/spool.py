@@ -215,7 +215,7 @@ def _decode(content: bytes) -> Batch:
     try:
         head, *rows = (json.loads(line) for line in body.split(b"\n"))
         table = STAGE_TABLES[head["stage"]]
-        head["job_totals"] = [_from_json(job_totals, total) for total in head["job_totals"]]
+        head["job_totals"] = tuple(_from_json(job_totals, total) for total in head["job_totals"])
         return Batch(rows=[_from_json(table, row) for row in rows], **head)
     except (ValueError, KeyError, TypeError) as problem:
         raise SpoolDamaged(f"another release wrote this file ({problem!r})") from problem

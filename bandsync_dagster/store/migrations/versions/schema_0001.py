@@ -217,7 +217,7 @@ def _create_verifications() -> None:
     op.create_index(
         "ix_verifications_unfinished",
         "verifications",
-        ["repository_id"],
+        ["repository_id", "created_at", "id"],
         sqlite_where=sa.text("(status IS NULL OR status <> 'completed')"),
         postgresql_where=sa.text("(status IS NULL OR status <> 'completed')"),
     )
