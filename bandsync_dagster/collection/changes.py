@@ -27,6 +27,8 @@ from bandsync_dagster.github.models import Change
 PROBE = 33
 # How often a single change that comes back null is asked for before it is left for the next sync.
 GAP_ATTEMPTS = 3
+# So many of them, and it isn't single changes.
+MOST_GAPS = 5
 # How many cursors may be refused in one sync before it isn't the cursor.
 MOST_RESTARTS = 2
 
@@ -110,8 +112,8 @@ class _Walk:
 
     async def fill_gaps(self) -> None:
         """Ask again for what came back null last time. What was touched since turns up forward anyway."""
-        gaps, self._gaps = self._gaps, []
-        for gap in gaps:
+        for gap in tuple(self._gaps):
+            self._gaps.remove(gap)
             page = await self._alone(gap)
             await self._scan.put(page.changes, position=self._position())
 
@@ -140,10 +142,13 @@ class _Walk:
         if self._covered is not None and self._covered.bottom and not self._gaps:
             await mark_final(self._scan, self._position())
         if self._gaps:
-            raise ServerError(
-                f"{self._scan.repository.full_name}: GitHub returned {len(self._gaps)} pull request(s) as null, "
-                f"{GAP_ATTEMPTS} times each; everything else is stored, and the next sync asks for them again"
-            )
+            raise self._gap_error()
+
+    def _gap_error(self) -> ServerError:
+        return ServerError(
+            f"{self._scan.repository.full_name}: GitHub returned {len(self._gaps)} pull request(s) as null, "
+            f"{GAP_ATTEMPTS} times each; what else was collected is stored, and the next sync asks for them again"
+        )
 
     async def _begin(self) -> None:
         """Found the interval: its upper end is the newest settled row, found from the end of the feed."""
@@ -227,6 +232,8 @@ class _Walk:
             page = await self._ask(direction, cursor, 1)
         if page.missing:
             self._gaps.append(gap)
+            if len(self._gaps) > MOST_GAPS:
+                raise self._gap_error()
         return page
 
     async def _ask(self, direction: str, cursor: str | None, at_most: int) -> ChangePage:
@@ -245,7 +252,7 @@ class _Walk:
         """Return the checkpoint; None before there is anything to claim."""
         if self._covered is None:
             return None
-        return {**self._covered.dump(), "page_size": self._size.size, "gaps": self._gaps}
+        return {**self._covered.dump(), "page_size": self._size.size, "gaps": [*self._gaps]}
 
 
 def _founded(page: ChangePage, settled_at: datetime) -> Covered | None:

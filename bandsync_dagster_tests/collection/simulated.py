@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
 
@@ -44,6 +45,19 @@ class Clockwork:
         self.advance(seconds=seconds)
 
 
+class _Meddling(httpx.AsyncHTTPTransport):
+    """The network, with something that happens before each request."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        super().__init__()
+        self._before = before
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Let it happen, then send the request."""
+        self._before()
+        return await super().handle_async_request(request)
+
+
 @dataclass
 class Simulation:
     """A GitHub being served, and the store it is collected into."""
@@ -55,6 +69,8 @@ class Simulation:
     options: StageOptions = field(default_factory=StageOptions)
     share: float = 0.0
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    # Called before each request is sent, on the client's event loop.
+    before_request: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         """Number the runs from 1."""
@@ -73,6 +89,7 @@ class Simulation:
             ledger=self.ledger,
             clock=self.clock,
             share=self.share,
+            transport=_Meddling(self.before_request) if self.before_request else None,
             sleep=self.clock.sleep,
             jitter=lambda: 0.0,
         )
