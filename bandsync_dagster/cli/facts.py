@@ -58,14 +58,14 @@ def syncs_of(engine: sa.Engine, root_run_ids: Sequence[str]) -> list[Sync]:
 
 
 def bucket_quotas(engine: sa.Engine, now: datetime) -> list[BucketQuota]:
-    """Return what is left of each rate limit. One whose window has ended counts as full."""
-    states = quota_states(engine)
+    """Return what is left of each rate limit that something is known of. One whose window has ended counts as full."""
+    states = [state for state in quota_states(engine) if state.unlimited or state.limit]
     buckets = sorted({state.bucket for state in states})
     return [_bucket(bucket, [state for state in states if state.bucket == bucket], now) for bucket in buckets]
 
 
 def _bucket(bucket: str, states: Sequence[QuotaState], now: datetime) -> BucketQuota:
-    limited = [state for state in states if not state.unlimited and state.limit]
+    limited = [state for state in states if not state.unlimited]
     if not limited:
         return BucketQuota(bucket, 0, None, len(states))
     closings = [state.closed_until for state in limited if state.closed_until and state.closed_until > now]

@@ -123,16 +123,24 @@ def _gate_lines(snapshot: Snapshot) -> list[Text]:
 def _running_lines(tracks: Mapping[str, Track], syncs: Sequence[Sync]) -> list[Text]:
     """Name the repositories being worked on, with the stage each is in."""
     running = [key for key, track in tracks.items() if track.standing is Standing.RUNNING]
-    stages = {sync.full_name.lower(): sync for sync in syncs if sync.state == "running"}
-    lines = [_running_line(key, stages.get(key.lower())) for key in running[:_NAMED]]
+    latest = {sync.full_name.lower(): sync for sync in syncs}
+    lines = [_running_line(key, latest.get(key.lower())) for key in running[:_NAMED]]
     if len(running) > _NAMED:
         lines.append(Text(f"       … and {len(running) - _NAMED} more", style="dim"))
     return lines
 
 
 def _running_line(key: str, sync: Sync | None) -> Text:
-    doing = f"{sync.stage}, {sync.records_collected:,} so far" if sync else "starting"
-    return Text.assemble("       ", (key, "bold"), (f"  {doing}", "dim"))
+    return Text.assemble("       ", (key, "bold"), (f"  {_doing(sync)}", "dim"))
+
+
+def _doing(sync: Sync | None) -> str:
+    """Say how far a repository is, from the last of its syncs."""
+    if sync is None or sync.state == "deferred":
+        return "starting"
+    if sync.state == "running":
+        return f"{sync.stage}, {sync.records_collected:,} so far"
+    return f"{sync.stage} {sync.state}"
 
 
 class Display:

@@ -80,7 +80,7 @@ def summary(report: Report) -> Text:
         f"{sum(sync.requests for sync in syncs):,} requests and {sum(sync.points for sync in syncs):,} GraphQL points"
     )
     deferrals = sum(row.track.deferrals for row in report.rows)
-    waits = f"; {deferrals:,} runs waited for the quota" if deferrals else ""
+    waits = f"; {deferrals:,} {'run' if deferrals == 1 else 'runs'} waited for the quota" if deferrals else ""
     took = stopwatch(report.seconds)
     if report.is_complete:
         created = sum(sync.records_created for sync in syncs)

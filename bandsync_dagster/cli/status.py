@@ -16,7 +16,7 @@ from bandsync_dagster.cli.facts import BucketQuota, bucket_quotas
 from bandsync_dagster.cli.progress import gate_text, quota_text
 from bandsync_dagster.store.gate import Gate, read_gate
 from bandsync_dagster.store.queries import list_repositories
-from bandsync_dagster.store.schema import STAGES
+from bandsync_dagster.store.schema import STAGES, SYNC_STATES
 from bandsync_dagster.store.status import Gap, StageStatus, coverage, row_counts, stage_statuses, uncovered
 from bandsync_dagster.tags import POOL
 from bandsync_dagster.wording import moment
@@ -91,17 +91,21 @@ def _repositories_line(status: Status) -> str:
 
 
 def _stage_table(status: Status) -> Table:
-    """Show for each stage how many rows there are and how the latest syncs of it stand."""
+    """Show for each stage its rows and how its latest syncs stand; states that none is in are left out."""
+    counts = Counter((row.stage, row.state) for row in status.stages if row.state)
+    states = [state for state in SYNC_STATES if any(counts[stage, state] for stage in STAGES)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    states = ("completed", "running", "deferred", "failed", "cancelled")
-    for index, name in enumerate(("stage", "rows", *states, "last completed")):
-        table.add_column(name, justify="left" if index == 0 else "right")
+    for name in ("stage", "rows", *states, "last completed"):
+        table.add_column(name, justify="left" if name == "stage" else "right", no_wrap=True)
     for stage in STAGES:
-        syncs = [row for row in status.stages if row.stage == stage and row.sync_id is not None]
-        counts = Counter(row.state for row in syncs)
-        ended = max((row.finished_at for row in syncs if row.state == "completed" and row.finished_at), default=None)
-        table.add_row(stage, f"{status.rows[stage]:,}", *(f"{counts[state]:,}" for state in states), _local(ended))
+        numbers = [f"{status.rows[stage]:,}", *(f"{counts[stage, state]:,}" for state in states)]
+        table.add_row(stage, *numbers, _local(_last_completed(status, stage)))
     return table
+
+
+def _last_completed(status: Status, stage: str) -> datetime | None:
+    completed = (row.finished_at for row in status.stages if row.stage == stage and row.state == "completed")
+    return max((at for at in completed if at), default=None)
 
 
 def _repository_table(status: Status) -> Table:
