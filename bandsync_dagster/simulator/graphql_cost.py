@@ -9,7 +9,7 @@ part of its parent.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from graphql import (
     DirectiveNode,
@@ -95,12 +95,8 @@ def reads_items(selections: Iterable[SelectionSetNode], fragments: Mapping[str, 
 def _fragment(
     node: SelectionNode, fragments: Mapping[str, FragmentDefinitionNode]
 ) -> FragmentDefinitionNode | InlineFragmentNode:
-    """Return what a selection that is no field stands for."""
-    if isinstance(node, FragmentSpreadNode):
-        return fragments[node.name.value]
-    if isinstance(node, InlineFragmentNode):
-        return node
-    raise TypeError(type(node))
+    """Return what a selection stands for that is no field."""
+    return fragments[node.name.value] if isinstance(node, FragmentSpreadNode) else cast("InlineFragmentNode", node)
 
 
 class _Meter:

@@ -2,10 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from graphql import execute_sync, parse
+from graphql import (
+    GraphQLInterfaceType,
+    GraphQLNamedType,
+    GraphQLObjectType,
+    execute_sync,
+    get_named_type,
+    is_leaf_type,
+    is_required_argument,
+    parse,
+)
 
 from bandsync_dagster.simulator.generation import generate
 from bandsync_dagster.simulator.graphql import Rate, execute
@@ -248,13 +257,104 @@ def test_steps_are_in_utc(world: World, repository: Repository) -> None:
     assert times == {"Z"}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({"status": "COMPLETED"}, {"build", "test"}),
+        ({"statuses": ["QUEUED", "WAITING"]}, {"approve"}),
+        ({"conclusions": ["FAILURE"]}, {"test"}),
+        ({"checkName": "build"}, {"build"}),
+        ({"appId": 15368}, {"build", "test", "approve"}),
+        ({"appId": 1}, set()),
+    ],
+)
+def test_check_runs_can_be_filtered(
+    world: World, repository: Repository, wanted: Mapping[str, object], names: set[str]
+) -> None:
+    """By status, conclusion, name and app; GitHub Actions is the only app."""
+    ended = {"status": "completed", "conclusion": "failure"}
+    jobs = [{"name": "build"}, {"name": "test", **ended}, {"name": "approve", "status": "queued"}]
+    run = world.add_run(repository, jobs=jobs)
+    (suite,) = ask(world, JOBS, ids=[run.suite_node_id], filter=wanted)["nodes"]
+    assert {node["name"] for node in suite["checkRuns"]["nodes"]} == names
+
+
+def test_accounts_and_single_changes_are_found(world: World, repository: Repository) -> None:
+    """By login, whatever its case, and by number."""
+    document = """{ organization(login: "ACME") { login repository(name: "alto") { pullRequest(number: 2) { title } } }
+      owner: repositoryOwner(login: "acme") { __typename } user(login: "dev-1") { login } }"""
+    assert ask(world, document) == {
+        "organization": {"login": "acme", "repository": {"pullRequest": {"title": repository.changes[1].title}}},
+        "owner": {"__typename": "Organization"},
+        "user": {"login": "dev-1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ('user(login: "acme") { id }', "Could not resolve to a User with the login of 'acme'."),
+        ('organization(login: "x") { id }', "Could not resolve to an Organization with the login of 'x'."),
+        (
+            'repository(owner: "acme", name: "alto") { pullRequest(number: 999) { id } }',
+            "Could not resolve to a PullRequest with the number of 999.",
+        ),
+    ],
+)
+def test_what_is_not_there_is_not_found(world: World, field: str, message: str) -> None:
+    """Null, with GitHub's words."""
+    _, error = refusal(world, f"{{ {field} }}")
+    assert (error["type"], error["message"]) == ("NOT_FOUND", message)
+
+
+def test_a_null_that_only_shows_when_executed_is_an_error_without_a_type(world: World) -> None:
+    """A nullable variable with a default passes validation; null in it is the client's mistake."""
+    document = """query($number: Int = 1) { repository(owner: "acme", name: "alto") {
+      pullRequest(number: $number) { id } } }"""
+    data, error = refusal(world, document, number=None)
+    assert data == {"repository": {"pullRequest": None}}
+    assert "type" not in error
+
+
+def everything(kind: GraphQLNamedType, depth: int) -> str:
+    """Return a selection of all fields of a type, and of the types in them, that need no argument."""
+    if isinstance(kind, GraphQLInterfaceType):
+        parts = (f"... on {its.name} {everything(its, depth)}" for its in served_schema().get_possible_types(kind))
+        return f"{{ __typename {' '.join(parts)} }}"
+    chosen = ["__typename"]
+    for name, field in cast("GraphQLObjectType", kind).fields.items():
+        below = get_named_type(field.type)
+        bounds = "(first: 3)" if "first" in field.args else ""
+        if any(is_required_argument(argument) for argument in field.args.values()):
+            continue
+        if is_leaf_type(below):
+            chosen.append(name)
+        elif depth:
+            # Two types that may stand at one place can have fields of one name and different nullability.
+            chosen.append(f"{kind.name}_{name}: {name}{bounds} {everything(below, depth - 1)}")
+    return f"{{ {' '.join(chosen)} }}"
+
+
+@pytest.mark.parametrize("name", ["Repository", "PullRequest", "WorkflowRun", "CheckSuite", "CheckRun"])
+def test_every_field_of_the_schema_can_be_read(world: World, repository: Repository, name: str) -> None:
+    """Every field that is declared is answered, as its type says, for ordinary and awkward records alike."""
+    records = {"Repository": [repository], "PullRequest": repository.changes[:40], "WorkflowRun": repository.runs}
+    ids = [record.node_id for record in records.get(name, [])]
+    ids += [run.suite_node_id for run in repository.runs if name == "CheckSuite"]
+    ids += [job.node_id for run in repository.runs[:9] for job in run.jobs[:2] if name == "CheckRun"]
+    selection = everything(served_schema().type_map[name], 4)
+    found = ask(world, f"query($ids: [ID!]!) {{ nodes(ids: $ids) {{ ... on {name} {selection} }} }}", ids=ids[:100])
+    assert {node["__typename"] for node in found["nodes"]} == {name}
+
+
 def test_nodes_keep_their_places(world: World, repository: Repository) -> None:
     """A list of ids is answered place by place, with null and an error where an id stands for nothing."""
     runs = repository.runs[:2]
     ids = [runs[0].suite_node_id, "CS_kwDOnothing", runs[1].node_id, repository.node_id, runs[0].jobs[0].node_id]
+    ids.append(repository.owner.node_id)
     data, error = refusal(world, "query($ids: [ID!]!) { nodes(ids: $ids) { __typename id } }", ids=ids)
     types = [node and node["__typename"] for node in data["nodes"]]
-    assert types == ["CheckSuite", None, "WorkflowRun", "Repository", "CheckRun"]
+    assert types == ["CheckSuite", None, "WorkflowRun", "Repository", "CheckRun", "Organization"]
     assert [node and node["id"] for node in data["nodes"]] == [ids[0], None, *ids[2:]]
     assert (error["type"], error["path"]) == ("NOT_FOUND", ["nodes", 1])
     assert error["message"] == "Could not resolve to a node with the global id of 'CS_kwDOnothing'."
@@ -424,8 +524,13 @@ def test_plain_fields_read_directly_equal_graphql_cores_own_way(world: World) ->
     assert ask(world, document) == plain.data
 
 
-def test_a_mistake_in_the_simulator_is_no_answer(world: World, repository: Repository) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"), [("reviews", 3), ("state", "reopened"), ("created_at", "yesterday"), ("title", None)]
+)
+def test_a_mistake_in_the_simulator_is_no_answer(
+    world: World, repository: Repository, field: str, value: object
+) -> None:
     """An exception of our own is raised, not dressed up as an error of GitHub's."""
-    repository.changes[0].reviews = 3  # type: ignore[assignment]
-    with pytest.raises(TypeError, match="int"):
+    setattr(repository.changes[0], field, value)
+    with pytest.raises((TypeError, KeyError, AttributeError)):
         execute(world, CHANGES, {"owner": "acme", "name": "alto", "first": 1})

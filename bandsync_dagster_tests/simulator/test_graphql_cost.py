@@ -52,6 +52,16 @@ def test_fragments_and_repeated_fields_count_once() -> None:
     assert cost_of(spread, {}) == cost_of(plain, {})
 
 
+@pytest.mark.parametrize("items", ["... { nodes { id } }", "...Items", "... on PullRequestConnection { ...Items }"])
+def test_items_asked_for_in_a_fragment_count(items: str) -> None:
+    """A fragment on a connection hides nothing; one that is only counted still is free."""
+    fragments = "fragment Items on PullRequestConnection { edges { cursor } }" if "Items" in items else ""
+    document = f'query {{ repository(owner: "a", name: "b") {{ pullRequests(first: 7) {{ totalCount {items} }} }} }}'
+    assert cost_of(document + fragments, {}).nodes == 7
+    counted = document.replace(items, "... { totalCount }")
+    assert cost_of(counted, {}).nodes == 0
+
+
 def test_aliases_count_each() -> None:
     """Two aliases of one connection are two connections."""
     document = 'query { repository(owner: "a", name: "b") { %s } }'
@@ -73,6 +83,7 @@ def test_the_named_operation_is_the_one_measured() -> None:
     document = f'query A {{ rateLimit {{ cost }} }} query B {{ repository(owner: "a", name: "b") {{ {pages} }} }}'
     assert cost_of(document, {}, "A").points == 1
     assert cost_of(document, {}, "B").points == 3
+    assert cost_of(document, {}, "C").points == 1
 
 
 @pytest.mark.parametrize("document", ["", "{", "{ nothing }", "mutation { x }"])

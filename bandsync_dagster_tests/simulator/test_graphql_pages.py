@@ -1,5 +1,6 @@
 """Value cursors and pages, as a model of a list that moves under its reader."""
 
+import base64
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -41,6 +42,19 @@ def test_anything_else_is_no_cursor(text: str) -> None:
     with pytest.raises(FaultError, match="does not appear to be a valid cursor") as refused:
         decode(text, TYPES)
     assert refused.value.type == "INVALID_CURSOR_ARGUMENTS"
+
+
+@pytest.mark.parametrize("time", ["2026-01-01T00:00:00", "yesterday", ""])
+def test_a_cursor_with_no_moment_in_it_is_refused(time: str) -> None:
+    """A key that is no aware time is not one of the list's keys."""
+    with pytest.raises(FaultError):
+        decode(encode((time, 1)), TYPES)
+
+
+def test_a_cursor_with_something_behind_it_is_refused() -> None:
+    """A cursor ends with its key."""
+    with pytest.raises(FaultError):
+        decode(base64.b64encode(base64.b64decode(encode((START, 1))) + b"x").decode(), TYPES)
 
 
 @pytest.mark.parametrize("types", [(int,), (str, int, int), (datetime, str)])
