@@ -12,7 +12,7 @@ from bandsync_dagster.cli.collecting import Order, carry_out
 from bandsync_dagster.cli.demo import run_demo
 from bandsync_dagster.cli.errors import CommandError
 from bandsync_dagster.cli.forecasting import print_forecast
-from bandsync_dagster.cli.gating import GateControl, gate_control
+from bandsync_dagster.cli.gating import gate_control
 from bandsync_dagster.cli.local import choose_port
 from bandsync_dagster.cli.options import (
     depth_options,
@@ -187,7 +187,16 @@ def forecast(sources: Sequence[str], full_refresh: bool, **given: object) -> Non
     print_forecast(open_services(settings), options, Console())
 
 
-@bandsync.group(invoke_without_command=True, short_help="Show, open or close the gate.")
+@bandsync.command(short_help="Show, open or close the gate.")
+@click.argument("action", type=click.Choice(["show", "open", "close"]), default="show")
+@click.option(
+    "--minutes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=60,
+    show_default=True,
+    help="With close: when the gate opens again by itself.",
+)
 @where_options
 @click.option(
     "--dagster-home",
@@ -195,56 +204,24 @@ def forecast(sources: Sequence[str], full_refresh: bool, **given: object) -> Non
     type=click.Path(file_okay=False, path_type=Path),
     help="The DAGSTER_HOME of a deployment of your own.  [default: the one in the home folder]",
 )
-@click.pass_context
-def gate(ctx: click.Context, dagster_home: Path | None, **given: object) -> None:
+def gate(action: str, minutes: int, dagster_home: Path | None, **given: object) -> None:
     """Show, open or close the gate: while it is closed no run starts, and queued runs wait.
 
-    It closes by itself when GitHub's quota is used up, and opens by itself when the quota is back. Without a command
-    it is shown.
-    """
+    It closes by itself when GitHub's quota is used up, and opens by itself when the quota is back.
+
+    \b
+      show    say whether it is open, and if not, until when
+      open    open it now; each request still looks at the quota before it is sent
+      close   close it for a while, to leave GitHub's quota to others; runs being worked on finish first
+    """  # noqa: D301
     settings = settings_from(environment_with(given))
     require_database(settings)
-    control = gate_control(open_services(settings), dagster_home or settings.home / "dagster")
-    ctx.obj = ctx.with_resource(control)
-    if ctx.invoked_subcommand is None:
-        ctx.obj.show(Console())
-
-
-@gate.command("show")
-@click.pass_obj
-def gate_show(control: GateControl) -> None:
-    """Say whether the gate is open, and if not, until when."""
-    control.show(Console())
-
-
-@gate.command("open")
-@click.pass_obj
-def gate_open(control: GateControl) -> None:
-    """Open the gate now.
-
-    Each request still looks at the quota first: if that is used up, nothing is sent and the gate closes again.
-    """
-    control.open()
-    control.show(Console())
-
-
-@gate.command("close")
-@click.option(
-    "--minutes",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=60,
-    show_default=True,
-    help="When it opens again by itself.",
-)
-@click.pass_obj
-def gate_close(control: GateControl, minutes: int) -> None:
-    """Close the gate, to leave GitHub's quota to others for a while.
-
-    Runs that are being worked on finish first.
-    """
-    control.close(minutes)
-    control.show(Console())
+    with gate_control(open_services(settings), dagster_home or settings.home / "dagster") as control:
+        if action == "open":
+            control.open()
+        if action == "close":
+            control.close(minutes)
+        control.show(Console())
 
 
 @bandsync.command(short_help="Run a simulated GitHub.")

@@ -110,15 +110,19 @@ def _last_completed(status: Status, stage: str) -> datetime | None:
 
 def _repository_table(status: Status) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("repository", "stage", "state", "outcome", "records", "new", "requests", "points", "finished"):
-        table.add_column(name, justify="right" if name in {"records", "new", "requests", "points"} else "left")
+    table.add_column("repository", overflow="fold")
+    for name in ("stage", "state", "records", "finished"):
+        table.add_column(name, justify="right" if name == "records" else "left", no_wrap=True)
     for row in status.stages:
-        numbers = (row.records_collected, row.records_created, row.requests, row.points)
-        cells = ["" if number is None else f"{number:,}" for number in numbers]
-        table.add_row(
-            row.full_name, row.stage, row.state or "missing", row.outcome or "", *cells, _local(row.finished_at)
-        )
+        records = "" if row.records_collected is None else f"{row.records_collected:,}"
+        table.add_row(row.full_name, row.stage, _state(row), records, _local(row.finished_at))
     return table
+
+
+def _state(row: StageStatus) -> str:
+    """Say how a stage stands, with the outcome where that says more."""
+    state = row.state or "missing"
+    return state if row.outcome in (None, "complete", state) else f"{state}: {row.outcome}"
 
 
 def _print_gaps(console: Console, status: Status, *, limit: int | None) -> None:
