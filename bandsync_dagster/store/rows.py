@@ -10,7 +10,8 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from typing import Any, cast
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 import sqlalchemy as sa
 
@@ -99,6 +100,18 @@ _CLEANERS: dict[type[sa.types.TypeEngine[Any]], Callable[[object], Any]] = {
 }
 
 
+class _Field(NamedTuple):
+    name: str
+    nullable: bool
+    clean: Callable[[object], Any]
+
+
+@cache
+def _fields(table: sa.Table, without: frozenset[str]) -> tuple[_Field, ...]:
+    columns = (column for column in table.columns if column.key not in without)
+    return tuple(_Field(column.key, bool(column.nullable), _CLEANERS[type(column.type)]) for column in columns)
+
+
 def clean_row(table: sa.Table, row: Mapping[str, Any], *, without: frozenset[str] = frozenset()) -> Row:
     """Return a row with every column of the table (but those in `without`), each value as the store keeps it.
 
@@ -106,20 +119,20 @@ def clean_row(table: sa.Table, row: Mapping[str, Any], *, without: frozenset[str
         RowRejected: A value does not fit its column.
         ValueError: The row has a column that the table does not have.
     """
-    columns = [column for column in table.columns if column.key not in without]
-    unknown = row.keys() - {column.key for column in columns}
+    cleaned = {field.name: _clean_value(table, row, field) for field in _fields(table, without)}
+    unknown = row.keys() - cleaned.keys()
     if unknown:
         raise ValueError(f"table {table.name} takes no column {', '.join(sorted(unknown))}")
-    return {column.key: _clean_value(table, row, column) for column in columns}
+    return cleaned
 
 
-def _clean_value(table: sa.Table, row: Mapping[str, Any], column: sa.Column[Any]) -> Any:  # noqa: ANN401  (as columns are)
-    value = row.get(column.key)
+def _clean_value(table: sa.Table, row: Mapping[str, Any], field: _Field) -> Any:  # noqa: ANN401  (as columns are)
+    value = row.get(field.name)
     if value is None:
-        if column.nullable:
+        if field.nullable:
             return None
-        raise RowRejected(table.name, row.get("id"), column.key, "must be known")
+        raise RowRejected(table.name, row.get("id"), field.name, "must be known")
     try:
-        return _CLEANERS[type(column.type)](value)
+        return field.clean(value)
     except ValueError as problem:
-        raise RowRejected(table.name, row.get("id"), column.key, str(problem)) from None
+        raise RowRejected(table.name, row.get("id"), field.name, str(problem)) from None
