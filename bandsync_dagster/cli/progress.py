@@ -92,8 +92,8 @@ def gate_text(gate: Gate | None, now: datetime) -> str | None:
     """Say until when a closed gate is closed, and why; None when it is open."""
     if gate is None or gate.state != "closed":
         return None
-    reason = f"the {gate.bucket} quota is used up" if gate.bucket else "closed by hand"
-    return f"Gate closed, {reason}; goes on {moment(gate.closed_until, now) if gate.closed_until else 'when opened'}"
+    reason = f", the {gate.bucket} quota is used up" if gate.bucket else " by hand"
+    return f"Gate closed{reason}; goes on {moment(gate.closed_until, now) if gate.closed_until else 'when opened'}"
 
 
 def _bar(snapshot: Snapshot, tracks: Mapping[str, Track]) -> RenderableType:

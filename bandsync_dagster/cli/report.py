@@ -66,6 +66,8 @@ def print_report(console: Console, report: Report) -> None:
         console.print(_table(ranked))
     if len(ranked) > ROWS_SHOWN:
         console.print(f"… and {len(ranked) - ROWS_SHOWN:,} more, in `bandsync status --all`", style="dim")
+    if any(_is_partly_new(sync) for row in ranked[:ROWS_SHOWN] for sync in row.syncs.values()):
+        console.print("(+n): so many of the records are new; the others were known", style="dim", highlight=False)
     console.print()
     for row in ranked[:ROWS_SHOWN]:
         if not row.is_complete:
@@ -84,11 +86,15 @@ def summary(report: Report) -> Text:
     took = stopwatch(report.seconds)
     if report.is_complete:
         created = sum(sync.records_created for sync in syncs)
-        told = f"Complete in {took}: {len(report.rows):,} repositories, {created:,} new records"
+        told = f"Complete in {took}: {_repositories(report.rows)}, {created:,} new records"
         return Text(f"{told}, for {cost}{waits}.", style="bold green")
     incomplete = sum(not row.is_complete for row in report.rows)
-    told = f"Not complete after {took}: {incomplete:,} of {len(report.rows):,} repositories are missing something"
+    told = f"Not complete after {took}: {incomplete:,} of {_repositories(report.rows)} {'is' if incomplete == 1 else 'are'} missing something"
     return Text(f"{told}. The same command goes on where this one stopped.", style="bold red")
+
+
+def _repositories(rows: Sequence[Row]) -> str:
+    return f"{len(rows):,} {'repository' if len(rows) == 1 else 'repositories'}"
 
 
 def why_incomplete(row: Row) -> str:
@@ -125,8 +131,12 @@ def _stage_cell(sync: Sync | None) -> Text:
     """Show the records of a stage, and how many of them are new unless all are."""
     if sync is None:
         return Text("-")
-    new = f" ({sync.records_created:,} new)" if sync.records_created != sync.records_collected else ""
+    new = f" (+{sync.records_created:,})" if _is_partly_new(sync) else ""
     return Text(f"{sync.records_collected:,}{new}", style="" if sync.state == "completed" else "red")
+
+
+def _is_partly_new(sync: Sync) -> bool:
+    return sync.records_created != sync.records_collected
 
 
 def _duration(track: Track) -> str:
@@ -146,4 +156,4 @@ def _totals(rows: Sequence[Row]) -> list[str]:
     syncs = [sync for row in rows for sync in row.syncs.values()]
     collected = [f"{sum(sync.records_collected for sync in syncs if sync.stage == stage):,}" for stage in STAGES]
     requests = sum(sync.requests for sync in syncs)
-    return [f"{len(rows):,} repositories", *collected, f"{requests:,}", "", ""]
+    return [_repositories(rows), *collected, f"{requests:,}", "", ""]
