@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bandsync_dagster.collection.collector import Deferred, StageOptions, StageResult
 from bandsync_dagster.deferral import defer, identity
-from bandsync_dagster.github.errors import AccessError, PayloadError, RequestRefused
+from bandsync_dagster.github.errors import GitHubError, TransientError
 from bandsync_dagster.partitions import RepositoryKey, repositories_partitions
 from bandsync_dagster.resources import Services
 from bandsync_dagster.settings import Settings
@@ -63,7 +63,7 @@ def collect_stage(
     context: dg.AssetExecutionContext, stage: str, config: CollectConfig, services: Services
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Collect a stage of the run's repository; yield its materialization, or nothing when it was deferred."""
-    key = RepositoryKey.parse(context.partition_key)
+    key = _key(context)
     with StepRetries():
         try:
             result = services.collector().collect(
@@ -72,10 +72,20 @@ def collect_stage(
         except Deferred as deferral:
             defer(context, services, deferral)
             return
-        except (AccessError, RequestRefused, PayloadError, ValueError) as error:
+        except TransientError:
+            raise
+        except GitHubError as error:
             raise dg.Failure(f"{key}: {error}", allow_retries=False) from error
         context.log.info(_sentence(key, result))
         yield dg.MaterializeResult(metadata=stage_metadata(result))
+
+
+def _key(context: dg.AssetExecutionContext) -> RepositoryKey:
+    """Read the partition's key; Dagster lets people add partitions with any name."""
+    try:
+        return RepositoryKey.parse(context.partition_key)
+    except ValueError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
 
 
 class StepRetries:

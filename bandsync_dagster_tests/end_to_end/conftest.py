@@ -19,6 +19,16 @@ from bandsync_dagster_tests.end_to_end.deployed import Deployed
 
 Deploy = Callable[..., Deployed]
 
+# Seconds. Three processes start for each test, and Dagster looks at a backfill every 30 s only.
+LONGEST_TEST = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give whole deployments more time than other tests have."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(LONGEST_TEST))
+
 
 @pytest.fixture
 def deploy(

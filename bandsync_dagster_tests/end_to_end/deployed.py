@@ -176,4 +176,6 @@ class Deployed:
         truth = self.world.truth()
         for stage in STAGES:
             stored = [{k: v for k, v in row.items() if k not in _OWN_COLUMNS} for row in self.table(stage)]
-            assert_same_rows(stored, [row for row in truth[stage] if row["repository_id"] not in excluded])
+            assert_same_rows(
+                *([row for row in rows if row["repository_id"] not in excluded] for rows in (stored, truth[stage]))
+            )
