@@ -89,7 +89,8 @@ def summary(report: Report) -> Text:
         told = f"Complete in {took}: {_repositories(report.rows)}, {created:,} new records"
         return Text(f"{told}, for {cost}{waits}.", style="bold green")
     incomplete = sum(not row.is_complete for row in report.rows)
-    told = f"Not complete after {took}: {incomplete:,} of {_repositories(report.rows)} {'is' if incomplete == 1 else 'are'} missing something"
+    lack = "is missing something" if incomplete == 1 else "are missing something"
+    told = f"Not complete after {took}: {incomplete:,} of {_repositories(report.rows)} {lack}"
     return Text(f"{told}. The same command goes on where this one stopped.", style="bold red")
 
 

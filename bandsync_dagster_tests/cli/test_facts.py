@@ -1,0 +1,58 @@
+"""What the commands read from the database."""
+
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from bandsync_dagster.cli.facts import BucketQuota, bucket_quotas, read_facts
+from bandsync_dagster.store.schema import quotas
+from bandsync_dagster.store.writes import write_batch
+from bandsync_dagster_tests.store.builders import HOUR, NOW, batch, begin, change
+
+
+def insert(engine: sa.Engine, fingerprint: str, bucket: str = "core", **fields: object) -> None:
+    """Store what is known of a bucket of a token."""
+    row = {"fingerprint": fingerprint, "bucket": bucket, "observed_at": NOW, **fields}
+    with engine.begin() as connection:
+        connection.execute(quotas.insert().values(**row))
+
+
+def test_the_quota_of_several_tokens_adds_up(engine: sa.Engine) -> None:
+    """Work goes on as long as one token has something left, so they are shown as one."""
+    insert(engine, "a", limit_=5000, remaining=100, reset_at=NOW + HOUR, closed_until=NOW + HOUR)
+    insert(engine, "b", limit_=15000, remaining=7000, reset_at=NOW + HOUR)
+    assert bucket_quotas(engine, NOW) == [BucketQuota("core", 7100, 20000, 2, closed_until=None)]
+
+
+def test_a_bucket_is_closed_when_it_is_for_every_token(engine: sa.Engine) -> None:
+    """It opens again as soon as the first token does."""
+    insert(engine, "a", limit_=5000, remaining=0, reset_at=NOW + HOUR, closed_until=NOW + HOUR)
+    insert(engine, "b", limit_=5000, remaining=0, reset_at=NOW + HOUR, closed_until=NOW + 2 * HOUR)
+    assert bucket_quotas(engine, NOW)[0].closed_until == NOW + HOUR
+
+
+def test_a_window_that_has_ended_counts_as_full(engine: sa.Engine) -> None:
+    """GitHub has refilled it, though nobody has asked since."""
+    insert(engine, "a", limit_=5000, remaining=3, reset_at=NOW - timedelta(seconds=1))
+    assert bucket_quotas(engine, NOW) == [BucketQuota("core", 5000, 5000, 1)]
+
+
+def test_a_host_without_limits_is_unlimited_and_an_unknown_bucket_is_not_shown(engine: sa.Engine) -> None:
+    """Never heard of and without a limit are two things."""
+    insert(engine, "a", "core", unlimited=True)
+    insert(engine, "a", "graphql")
+    assert bucket_quotas(engine, NOW) == [BucketQuota("core", 0, None, 1)]
+
+
+@pytest.mark.usefixtures("backend")
+def test_facts_hold_the_syncs_of_the_given_runs_only(engine: sa.Engine) -> None:
+    """Another collection in the same database is none of this one's business."""
+    mine = begin(engine, root_run_id="mine")
+    begin(engine, "jobs", root_run_id="other")
+    write_batch(engine, batch(mine, 1, [change(1), change(2)]), now=NOW)
+    facts = read_facts(engine, ["mine", "unknown"], NOW)
+    assert [sync.stage for sync in facts.syncs] == ["changes"]
+    assert facts.records == 2
+    assert facts.gate is None
+    assert read_facts(engine, [], NOW).syncs == []
