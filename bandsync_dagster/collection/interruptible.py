@@ -1,8 +1,9 @@
 """Ending in order what is interrupted or cancelled. Knows nothing of what that is."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -17,33 +18,54 @@ def run_interruptibly(main: Coroutine[Any, Any, Result]) -> Result:
     exception and drops it, or halfway through somebody's clean-up. Here it strikes while waiting, always: the
     coroutine is then cancelled, has its time to end in order, and the interrupt goes on.
     """
-    cancellable = _Cancellable(main)
-    with ThreadPoolExecutor(1, thread_name_prefix="collection") as pool:
-        running = pool.submit(asyncio.run, cancellable.run())
-        try:
-            return running.result()
-        finally:
-            if not running.done():
-                cancellable.cancel()
+    work = _Work(main)
+    try:
+        threading.Thread(target=work.run, name="collection").start()
+        work.begin()
+        return work.outcome.result()
+    finally:
+        work.stop()
 
 
-class _Cancellable(Generic[Result]):
-    """A coroutine that another thread can cancel."""
+class _Work(Generic[Result]):
+    """A coroutine in a thread. It begins only when told to: an interrupt while the thread starts finds it idle."""
 
     def __init__(self, main: Coroutine[Any, Any, Result]) -> None:
+        self.outcome: Future[Result] = Future()
         self._main = main
+        self._begun = False
+        self._decided = threading.Event()
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Result]]] = Future()
 
-    async def run(self) -> Result:
+    def begin(self) -> None:
+        self._begun = True
+        self._decided.set()
+
+    def stop(self) -> None:
+        """Cancel the coroutine if it is under way, and wait for its end."""
+        self._decided.set()
+        if not self._begun:
+            self._main.close()
+        elif not self.outcome.done():
+            loop, task = self._started.result()
+            # The coroutine may end, and close its loop, at the same moment.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
+            wait([self.outcome])
+
+    def run(self) -> None:
+        self._decided.wait()
+        if not self._begun:
+            return
+        try:
+            self.outcome.set_result(asyncio.run(self._tell_and_run()))
+        except BaseException as error:  # noqa: BLE001  (whatever it is, it is raised where the outcome is waited for)
+            self.outcome.set_exception(error)
+
+    async def _tell_and_run(self) -> Result:
         task = asyncio.ensure_future(self._main)
         self._started.set_result((asyncio.get_running_loop(), task))
         return await task
-
-    def cancel(self) -> None:
-        loop, task = self._started.result()
-        # The coroutine may end, and close its loop, at the same moment.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(task.cancel)
 
 
 async def outlast_cancellation(work: Awaitable[None]) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import signal
+import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -39,6 +41,7 @@ class Patient:
             interrupt_main_thread()
             await asyncio.Event().wait()
         finally:
+            # As a flush does, this takes many turns of the loop.
             for _ in range(100):
                 await asyncio.sleep(0)
             self.ended_in_order = True
@@ -86,3 +89,65 @@ def test_a_coroutine_that_ends_in_spite_of_the_interrupt_keeps_it_from_nobody() 
 
     with pytest.raises(KeyboardInterrupt):
         run_and_wait()
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt in this thread before the n-th line that leads up to waiting for the work.
+
+    Attributes:
+        lines: How many such lines came by.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.lines = 0
+        self._number = number
+
+    def call(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
+        """Follow the functions in which the work is started."""
+        if frame.f_code.co_name == "result":
+            sys.settrace(None)
+        return self._line if frame.f_code.co_name in ("run_interruptibly", "begin") else None
+
+    def _line(self, _frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        if event == "line":
+            self.lines += 1
+            if self.lines == self._number:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._line
+
+
+def run_with_interrupt_at(number: int, work: Coroutine[Any, Any, None]) -> int:
+    """Run, with an interrupt at a line; return how many lines there were."""
+    interrupting = Interrupting(number)
+    sys.settrace(interrupting.call)
+    try:
+        run_interruptibly(work)
+    finally:
+        sys.settrace(None)
+    return interrupting.lines
+
+
+def test_an_interrupt_while_work_is_started_leaves_nothing_running() -> None:
+    """At each line in turn: either nothing has begun, or it was cancelled and has ended in order."""
+    lines = run_with_interrupt_at(0, end_at_once())
+    assert lines >= 6
+    # Up to its `try` the function has not taken charge of the coroutine.
+    for number in range(3, lines + 1):
+        states: list[str] = []
+        with pytest.raises(KeyboardInterrupt):
+            run_with_interrupt_at(number, note_states(states))
+        assert states in ([], ["begun", "ended"])
+
+
+async def end_at_once() -> None:
+    """End at once."""
+
+
+async def note_states(states: list[str]) -> None:
+    """Wait until cancelled, and note beginning and end."""
+    states.append("begun")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        states.append("ended")
