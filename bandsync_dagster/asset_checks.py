@@ -155,7 +155,9 @@ def every_repository_reached(
 
 
 def _table(missing: Sequence[Any]) -> dg.TableMetadataValue:
-    return dg.MetadataValue.table(list(_records(missing)))
+    # Dagster reads the columns off the first record, unless it is told: there may be none.
+    schema = dg.TableSchema(columns=[dg.TableColumn(name) for name in ("repository", "stage", "state", "reason")])
+    return dg.MetadataValue.table(list(_records(missing)), schema=schema)
 
 
 def _records(missing: Sequence[Any]) -> Iterator[dg.TableRecord]:
