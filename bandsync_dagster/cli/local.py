@@ -101,14 +101,17 @@ def local_dagster(
     home = Home(settings.home.absolute())
     home.prepare()
     own = {**environment, "BANDSYNC_HOME": str(home.folder), "DAGSTER_HOME": str(home.dagster)}
-    with home.occupied(), deployment(home, own, interrupts, while_waiting) as processes:
-        processes.start_code_server()
-        while_waiting()
-        # Both create what is missing; done here, once, and not by three processes at the same time.
+    while_waiting()
+    with home.occupied():
+        # Both create what is missing: here and now, before any child process would do so at the same time.
         services = open_services(settings)
-        with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+        with (
+            dg.DagsterInstance.from_config(str(home.dagster)) as instance,
+            deployment(home, own, interrupts, while_waiting) as processes,
+        ):
             ensure_pool_limit(instance)
             settle_leftovers(instance)
+            processes.start_code_server()
             webserver = processes.start_rest(port or free_port())
             try:
                 yield Local(services, instance, processes, webserver)
