@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from rich.console import Console
 
@@ -15,6 +14,7 @@ from bandsync_dagster.cli.progress import Display
 from bandsync_dagster.cli.report import Report, print_report
 from bandsync_dagster.cli.serving import watch
 from bandsync_dagster.clock import Clock, utc_now
+from bandsync_dagster.collection.scan import StageOptions
 from bandsync_dagster.settings import Settings
 
 
@@ -25,16 +25,24 @@ class Order:
     Attributes:
         settings: Sources, tokens, folders and the rest.
         environment: The same, as the child processes get it.
-        config: Run configuration of the three stages.
+        full_refresh: Whether to start again from the beginning.
+        forecast: Whether to ask first what it will cost.
         ui: Whether the Dagster UI stays up afterwards.
         port: Where the UI listens; None is any.
     """
 
     settings: Settings
     environment: Mapping[str, str]
-    config: Mapping[str, Any] = field(default_factory=dict)
+    full_refresh: bool = False
+    forecast: bool = False
     ui: bool = False
     port: int | None = None
+
+    def plan(self) -> Plan:
+        """Return what the collection is to do."""
+        settings = self.settings
+        options = StageOptions(self.full_refresh, settings.history_days, settings.detail)
+        return Plan(options, settings.max_runtime, self.forecast)
 
 
 def carry_out(order: Order, console: Console, clock: Clock = utc_now) -> tuple[int, Report | None]:
@@ -44,8 +52,8 @@ def carry_out(order: Order, console: Console, clock: Clock = utc_now) -> tuple[i
         CommandError: Nothing could be collected; the message says why.
         StoreError: The database cannot be used.
     """
+    display = Display(console, clock)
     with heeding_signals() as interrupts, ExitStack() as stack:
-        display = Display(console, clock)
         display.start()
         stack.callback(display.stop)
         try:
@@ -60,20 +68,25 @@ def carry_out(order: Order, console: Console, clock: Clock = utc_now) -> tuple[i
             )
         except Interrupted:
             return INTERRUPTED, None
-        if order.ui:
-            console.print(f"Dagster UI: {local.webserver.url}", highlight=False)
-        plan = Plan(order.config, order.settings.max_runtime)
-        collection = Collection(plan, local, display, interrupts)
-        try:
-            report = collection.run()
-        except Interrupted:
-            _stop(collection, display, console)
-            return INTERRUPTED, None
-        display.stop()
-        print_report(console, report)
-        if order.ui:
-            _serve(local, interrupts, console)
-        return (0 if report.is_complete else INCOMPLETE), report
+        return _collect(order, local, display, interrupts, console)
+
+
+def _collect(
+    order: Order, local: Local, display: Display, interrupts: Interrupts, console: Console
+) -> tuple[int, Report | None]:
+    if order.ui:
+        console.print(f"Dagster UI: {local.webserver.url}", highlight=False)
+    collection = Collection(order.plan(), local, display, interrupts)
+    try:
+        report = collection.run()
+    except Interrupted:
+        _stop(collection, display, console)
+        return INTERRUPTED, None
+    display.stop()
+    print_report(console, report)
+    if order.ui:
+        _serve(local, interrupts, console)
+    return (0 if report.is_complete else INCOMPLETE), report
 
 
 def _stop(collection: Collection, display: Display, console: Console) -> None:

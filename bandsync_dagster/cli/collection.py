@@ -11,12 +11,14 @@ from typing import Any, Final
 
 from bandsync_dagster.cli.errors import BrokenOffError, CommandError
 from bandsync_dagster.cli.facts import Facts, read_facts
+from bandsync_dagster.cli.forecasting import forecast_cost
 from bandsync_dagster.cli.interrupts import Interrupts
 from bandsync_dagster.cli.local import POLL_SECONDS, UNFINISHED, Local
 from bandsync_dagster.cli.progress import Display
 from bandsync_dagster.cli.report import Report, build_report
 from bandsync_dagster.cli.tracking import Track, track, tracks
 from bandsync_dagster.cli.webserver import Launch, Run
+from bandsync_dagster.collection.scan import StageOptions
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.tags import COLLECTION, COLLECTION_JOB, COVERAGE_JOB, DISCOVERY_JOB, PARTITION
 
@@ -29,10 +31,18 @@ _POLL_SHARE: Final = 0.2
 
 @dataclass(frozen=True)
 class Plan:
-    """What every run of a collection is launched with."""
+    """What is collected, and how.
 
-    config: Mapping[str, Any] = field(default_factory=dict)
-    max_runtime: int = 7200
+    Attributes:
+        options: How the stages are collected.
+        max_runtime: Seconds after which a repository's run is ended.
+        forecast: Whether to ask first what it will cost.
+        id: Tells the collection's runs from all others.
+    """
+
+    options: StageOptions
+    max_runtime: int
+    forecast: bool = False
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     @property
@@ -51,8 +61,9 @@ class Plan:
     def repository(self, key: str) -> Launch:
         """Launch the collection of one repository."""
         tags = {**self.tags, PARTITION: key, _MAX_RUNTIME: str(self.max_runtime)}
-        config = {"ops": {stage: {"config": dict(self.config)} for stage in STAGES}} if self.config else {}
-        return Launch(COLLECTION_JOB, tags, config)
+        # The other options reach the runs by their environment, as for runs that somebody launches in the UI.
+        config = {"full_refresh": self.options.full_refresh}
+        return Launch(COLLECTION_JOB, tags, {"ops": {stage: {"config": config} for stage in STAGES}})
 
 
 class Collection:
@@ -82,9 +93,10 @@ class Collection:
             Interrupted: Somebody asked to stop.
         """
         keys = self._discover()
+        told = forecast_cost(self._local.services, self._plan.options, keys) if self._plan.forecast else None
         self._launch(keys)
         tracked, facts = self._follow(keys)
-        report = build_report(tracked, facts.syncs, self._display.elapsed)
+        report = build_report(tracked, facts.syncs, self._display.elapsed, told)
         self._count_coverage()
         return report
 

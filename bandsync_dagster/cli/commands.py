@@ -80,11 +80,19 @@ def bandsync() -> None:
 @filter_options
 @where_options
 @github_option
+@click.option(
+    "--forecast",
+    "with_forecast",
+    is_flag=True,
+    help="Ask first what it will cost, at one request a repository, and compare at the end.",
+)
 @click.option("--ui", is_flag=True, help="Show the Dagster UI meanwhile and afterwards, until Ctrl-C.")
 @click.option(
     "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Where the UI listens, with --ui.  [default: 3000]"
 )
-def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | None, **given: object) -> None:
+def collect(
+    sources: Sequence[str], full_refresh: bool, with_forecast: bool, ui: bool, port: int | None, **given: object
+) -> None:
     """Collect repositories once, and come back when everything is there.
 
     \b
@@ -104,8 +112,8 @@ def collect(sources: Sequence[str], full_refresh: bool, ui: bool, port: int | No
     settings = settings_from(environment)
     parse_sources(settings.sources)
     require_credentials(settings)
-    config = {"full_refresh": True} if full_refresh else {}
-    code, _ = carry_out(Order(settings, environment, config, ui, port), Console())
+    order = Order(settings, environment, full_refresh, with_forecast, ui, port)
+    code, _ = carry_out(order, Console())
     sys.exit(code)
 
 

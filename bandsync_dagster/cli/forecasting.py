@@ -1,7 +1,7 @@
 """`forecast`: what a collection will cost, before it is spent."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich import box
 from rich.console import Console
@@ -10,8 +10,10 @@ from rich.table import Table
 from bandsync_dagster.cli.facts import bucket_quotas
 from bandsync_dagster.cli.progress import quota_text
 from bandsync_dagster.collection.discovery import Discovery, SourceFilter, discover, parse_sources, record_discovery
-from bandsync_dagster.collection.forecast import Forecast, forecast, windows
+from bandsync_dagster.collection.forecast import Cost, Forecast, forecast, windows
 from bandsync_dagster.collection.scan import StageOptions
+from bandsync_dagster.github.client import GitHubClient
+from bandsync_dagster.github.errors import RateLimited
 from bandsync_dagster.resources import Services
 from bandsync_dagster.settings import Settings
 from bandsync_dagster.store.standing import standings
@@ -37,16 +39,40 @@ def print_forecast(services: Services, options: StageOptions, console: Console) 
     console.print(_conclusion(services, told), highlight=False)
 
 
+def forecast_cost(services: Services, options: StageOptions, keys: Iterable[str]) -> Cost | None:
+    """Say what collecting repositories costs that discovery has stored; None when the quota does not allow to ask.
+
+    Raises:
+        GitHubError: GitHub does not answer.
+        StoreError: The database cannot be used.
+    """
+
+    async def ask() -> Forecast:
+        async with services.client() as client:
+            return await _forecast_known(services, client, options, keys)
+
+    try:
+        return asyncio.run(ask()).cost
+    except RateLimited:
+        return None
+
+
 async def _forecast(services: Services, options: StageOptions) -> tuple[Discovery, Forecast]:
     async with services.client() as client:
         settings = services.settings
         found = await discover(client, parse_sources(settings.sources), _wanted(settings))
         await asyncio.to_thread(record_discovery, services.engine, found, now=services.clock())
-        now = services.clock()
-        known = await asyncio.to_thread(standings, services.engine, now=now)
-        names = {key.lower() for key in found.keys}
-        chosen = [standing for standing in known if standing.repository.full_name.lower() in names]
-        return found, await forecast(client, chosen, options, now=now)
+        return found, await _forecast_known(services, client, options, found.keys)
+
+
+async def _forecast_known(
+    services: Services, client: GitHubClient, options: StageOptions, keys: Iterable[str]
+) -> Forecast:
+    now = services.clock()
+    names = {key.lower() for key in keys}
+    known = await asyncio.to_thread(standings, services.engine, now=now)
+    chosen = [standing for standing in known if standing.repository.full_name.lower() in names]
+    return await forecast(client, chosen, options, now=now)
 
 
 def _wanted(settings: Settings) -> SourceFilter:

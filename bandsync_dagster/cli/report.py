@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bandsync_dagster.cli.progress import stopwatch
 from bandsync_dagster.cli.tracking import Standing, Track
+from bandsync_dagster.collection.forecast import Cost
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.store.syncs import Sync
 
@@ -43,6 +44,19 @@ class Report:
 
     rows: Sequence[Row]
     seconds: float
+    forecast: Cost | None = None
+
+    @property
+    def spent(self) -> Cost:
+        """What the collection has cost in each bucket.
+
+        The changes come by GraphQL and the verifications by REST. Of the jobs' requests, those by GraphQL cost one
+        point each.
+        """
+        syncs = [sync for row in self.rows for sync in row.syncs.values()]
+        by_rest = {"changes": 0, "verifications": 1, "jobs": 1}
+        core = sum(by_rest[sync.stage] * (sync.requests - sync.points) for sync in syncs)
+        return Cost(core=core, graphql=sum(sync.points for sync in syncs))
 
     @property
     def is_complete(self) -> bool:
@@ -50,13 +64,15 @@ class Report:
         return all(row.is_complete for row in self.rows)
 
 
-def build_report(tracks: Mapping[str, Track], syncs: Sequence[Sync], seconds: float) -> Report:
+def build_report(
+    tracks: Mapping[str, Track], syncs: Sequence[Sync], seconds: float, forecast: Cost | None = None
+) -> Report:
     """Put the runs and the syncs of a collection together. `syncs` are oldest first: the latest of a stage counts."""
     by_run: dict[str, dict[str, Sync]] = {}
     for sync in syncs:
         by_run.setdefault(sync.root_run_id, {})[sync.stage] = sync
     rows = [Row(key, track, by_run.get(track.runs[0].id, {}) if track.runs else {}) for key, track in tracks.items()]
-    return Report(rows, seconds)
+    return Report(rows, seconds, forecast)
 
 
 def print_report(console: Console, report: Report) -> None:
@@ -73,6 +89,9 @@ def print_report(console: Console, report: Report) -> None:
         if not row.is_complete:
             console.print(Text(f"{row.key}: {why_incomplete(row)}", style="red"))
     console.print(summary(report))
+    if report.forecast is not None:
+        told, spent = _cost_text(report.forecast), _cost_text(report.spent)
+        console.print(f"Forecast: {told}. Spent: {spent}.", highlight=False)
 
 
 def summary(report: Report) -> Text:
@@ -92,6 +111,10 @@ def summary(report: Report) -> Text:
     lack = "is missing something" if incomplete == 1 else "are missing something"
     told = f"Not complete after {took}: {incomplete:,} of {_repositories(report.rows)} {lack}"
     return Text(f"{told}. The same command goes on where this one stopped.", style="bold red")
+
+
+def _cost_text(cost: Cost) -> str:
+    return f"{cost.core:,} core requests, {cost.graphql:,} graphql points"
 
 
 def _repositories(rows: Sequence[Row]) -> str:

@@ -140,10 +140,11 @@ def small_world() -> Iterator[SimulatedGitHub]:
 def test_the_recorded_repository_is_collected_as_it_was_recorded(home: Path, database_url: str) -> None:
     """The main job on real payloads, in either database; and the token is nowhere to be found afterwards."""
     with SimulatedGitHub(recorded(RECORDED)) as github:
-        code, text = collect(home, github, "repo:acme/pool", "--database-url", database_url).end()
+        code, text = collect(home, github, "repo:acme/pool", "--forecast", "--database-url", database_url).end()
         assert code == 0, text
         assert_equals_truth(database_url, github.world)
     assert "Complete in" in text
+    assert re.search(r"Forecast: \d+ core requests", text)
     assert not [path for path in home.rglob("*") if path.is_file() and DEFAULT_TOKEN.encode() in path.read_bytes()]
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from bandsync_dagster.cli.report import Report, build_report, print_report, why_incomplete
 from bandsync_dagster.cli.tracking import track, tracks
 from bandsync_dagster.cli.webserver import Run
+from bandsync_dagster.collection.forecast import Cost
 from bandsync_dagster.store.syncs import Sync
 from bandsync_dagster_tests.cli.collections import complete_syncs, run, sync
 
@@ -104,3 +105,16 @@ def test_the_table_fits_a_narrow_terminal() -> None:
     text = printed(report([run(1)], complete_syncs(records_collected=10)))
     row = next(line for line in text.splitlines() if line.startswith("acme/pool"))
     assert row.rstrip().endswith("complete")
+
+
+def test_a_forecast_is_compared_with_what_was_spent() -> None:
+    """Per bucket: changes come by GraphQL, verifications by REST, and a job's requests are one point each or REST."""
+    syncs = [
+        sync(1, "changes", requests=2, points=6),
+        sync(2, "verifications", requests=3, points=0),
+        sync(3, "jobs", requests=5, points=4),
+    ]
+    told = build_report({"acme/pool": track([run(1)])}, syncs, 1, Cost(core=9, graphql=8))
+    assert told.spent == Cost(core=4, graphql=10)
+    text = " ".join(printed(told).split())
+    assert "Forecast: 9 core requests, 8 graphql points. Spent: 4 core requests, 10 graphql points." in text
