@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
+_SIGNALS_SECONDS = 0.5
+
 
 def run_interruptibly(main: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine on an event loop of its own, in a thread.
@@ -22,7 +24,7 @@ def run_interruptibly(main: Coroutine[Any, Any, Result]) -> Result:
     try:
         threading.Thread(target=work.run, name="collection").start()
         work.begin()
-        return work.outcome.result()
+        return work.await_outcome()
     finally:
         work.stop()
 
@@ -40,6 +42,16 @@ class _Work(Generic[Result]):
     def begin(self) -> None:
         self._begun = True
         self._decided.set()
+
+    def await_outcome(self) -> Result:
+        """Wait for the outcome, but never long at a time.
+
+        Python looks for signals when a wait ends or is disturbed. One that arrives while this thread is just about to
+        wait disturbs nothing, and would go unnoticed until the work is over.
+        """
+        while not self.outcome.done():
+            wait([self.outcome], timeout=_SIGNALS_SECONDS)
+        return self.outcome.result()
 
     def stop(self) -> None:
         """Cancel the coroutine if it is under way, and wait for its end."""

@@ -104,7 +104,7 @@ class Interrupting:
 
     def call(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
         """Follow the functions in which the work is started."""
-        if frame.f_code.co_name == "result":
+        if frame.f_code.co_name == "await_outcome":
             sys.settrace(None)
         return self._line if frame.f_code.co_name in ("run_interruptibly", "begin") else None
 
