@@ -61,6 +61,12 @@ class Fate:
         if run.attempt.status == "completed" and run.created_at > self.clock.now - timedelta(days=30):
             self.world.rerun(run, failed_only=failed_only, conclusion=conclusion)
 
+    def annotate(self, pick: int) -> None:
+        """Move only a run's `updated_at`; beyond the horizon nobody would ever look at it again."""
+        run = self.run(pick)
+        if run.created_at > self.clock.now - timedelta(days=30):
+            self.world.annotate_run(run)
+
     def finish(self, _pick: int) -> None:
         """Let everything end that goes on."""
         for run in self.repository.runs:
@@ -85,7 +91,7 @@ EVENTS: Mapping[str, Callable[[Fate, int], object]] = {
     "finished runs": Fate.finish,
     "re-run": lambda fate, pick: fate.rerun(pick, failed_only=False, conclusion="success"),
     "re-run of the failed jobs": lambda fate, pick: fate.rerun(pick, failed_only=True, conclusion=None),
-    "annotation": lambda fate, pick: fate.world.annotate_run(fate.run(pick)),
+    "annotation": Fate.annotate,
     "deleted run": Fate.delete,
     "rename": lambda fate, pick: fate.world.rename_repository(fate.repository, f"pool-{pick}"),
     "a minute": lambda fate, _: fate.clock.advance(minutes=1),
