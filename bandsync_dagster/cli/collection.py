@@ -128,13 +128,16 @@ class Collection:
 
     def _launch(self, keys: Sequence[str]) -> None:
         launches = [self._plan.repository(key) for key in keys]
+        next_look = self._clock()
         while launches:
             self._processes.ensure_alive()
             self._interrupts.pause(0)
             launched = self._webserver.launch(launches)
             launches = launches[len(launched) :]
-            runs = self._webserver.runs(self._plan.tags)
-            self._show("Collecting", tracked=tracks(keys, runs), runs=runs)
+            if (before := self._clock()) >= next_look:
+                runs = self._webserver.runs(self._plan.tags)
+                self._show("Collecting", tracked=tracks(keys, runs), runs=runs)
+                next_look = self._clock() + (self._clock() - before) / _POLL_SHARE
 
     def _follow(self, keys: Sequence[str]) -> tuple[Mapping[str, Track], Facts]:
         """Watch until every repository has come to an end."""
