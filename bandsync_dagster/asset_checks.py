@@ -15,8 +15,8 @@ from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.resources import Services
 from bandsync_dagster.store import queries, status
 from bandsync_dagster.store.queries import CounterFacts
-
-STAGES = ("changes", "verifications", "jobs")
+from bandsync_dagster.store.schema import STAGES
+from bandsync_dagster.store.syncs import Sync
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Claim:
             metadata={self.expected: numbers[self.expected], self.actual: numbers[self.actual]},
         )
 
+
+NOTHING_COLLECTED = dg.AssetCheckResult(passed=True, description="Nothing was collected of this repository yet.")
 
 CLAIMS = (
     Claim(
@@ -58,9 +60,8 @@ CLAIMS = (
 )
 
 
-def counter_numbers(facts: CounterFacts) -> dict[str, int]:
-    """Return the numbers that the claims compare."""
-    sync = facts.latest
+def counter_numbers(facts: CounterFacts, sync: Sync) -> dict[str, int]:
+    """Return the numbers that the claims compare; `sync` is the latest one."""
     return {
         "collected": sync.records_collected,
         "created_updated_unchanged": sync.records_created + sync.records_updated + sync.records_unchanged,
@@ -92,11 +93,9 @@ def _blocking_check(stage: str, claim: Claim) -> dg.AssetChecksDefinition:
         blocking=True,
         partitions_def=repositories_partitions,
     )
-    def check(
-        context: dg.AssetCheckExecutionContext, services: dg.ResourceParam[Services]
-    ) -> dg.AssetCheckResult:
+    def check(context: dg.AssetCheckExecutionContext, services: dg.ResourceParam[Services]) -> dg.AssetCheckResult:
         facts = queries.counter_facts(services.engine, context.partition_key, stage)
-        return _nothing_collected(facts) or claim.holds(counter_numbers(facts))
+        return claim.holds(counter_numbers(facts, facts.latest)) if facts.latest else NOTHING_COLLECTED
 
     return check
 
@@ -109,32 +108,24 @@ def _total_check(stage: str) -> dg.AssetChecksDefinition:
         "rows that GitHub has deleted since are kept.",
         partitions_def=repositories_partitions,
     )
-    def check(
-        context: dg.AssetCheckExecutionContext, services: dg.ResourceParam[Services]
-    ) -> dg.AssetCheckResult:
+    def check(context: dg.AssetCheckExecutionContext, services: dg.ResourceParam[Services]) -> dg.AssetCheckResult:
         facts = queries.counter_facts(services.engine, context.partition_key, stage)
-        return _nothing_collected(facts) or _against_github(facts)
+        return _against_github(facts.rows, facts.latest) if facts.latest else NOTHING_COLLECTED
 
     return check
 
 
-def _nothing_collected(facts: CounterFacts) -> dg.AssetCheckResult | None:
-    """Pass when the stage has no sync at all: there is nothing to count."""
-    if facts.latest is not None:
-        return None
-    return dg.AssetCheckResult(passed=True, description="Nothing was collected of this repository yet.")
-
-
-def _against_github(facts: CounterFacts) -> dg.AssetCheckResult:
-    total, exact = (facts.latest.metrics or {}).get("github_total"), (facts.latest.metrics or {}).get("github_total_exact")
-    if total is None or not exact:
+def _against_github(rows: int, sync: Sync) -> dg.AssetCheckResult:
+    facts = sync.metrics or {}
+    total = facts.get("github_total")
+    if total is None or not facts.get("github_total_exact"):
         return dg.AssetCheckResult(
-            passed=True, description="GitHub gave no exact total this time.", metadata={"rows_in_table": facts.rows}
+            passed=True, description="GitHub gave no exact total this time.", metadata={"rows_in_table": rows}
         )
     return dg.AssetCheckResult(
-        passed=facts.rows >= total,
+        passed=rows >= total,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"rows_in_table": facts.rows, "github_total": total},
+        metadata={"rows_in_table": rows, "github_total": total},
     )
 
 

@@ -37,7 +37,7 @@ def defer(context: dg.AssetExecutionContext, services: Services, deferral: Defer
     Closing comes first: a successor queued before an open gate would be launched at once, to find the quota closed.
     """
     now = services.clock()
-    context.log.info(f"{deferral}. Everything collected so far is stored.")
+    context.log.info("%s. Everything collected so far is stored.", deferral)
     close_gate(context.instance, services.engine, bucket=deferral.bucket, until=deferral.resume_at, now=now)
     tags = {DEFERRED_BUCKET: deferral.bucket, DEFERRED_UNTIL: deferral.resume_at.isoformat(timespec="seconds")}
     context.instance.add_run_tags(context.run.run_id, tags)
@@ -45,12 +45,14 @@ def defer(context: dg.AssetExecutionContext, services: Services, deferral: Defer
     if not _has_queue(context):
         context.log.warning(
             "Not materialized: this run did not come from Dagster's queue, so nothing will take over from it. "
-            f"Run it again after {moment(deferral.resume_at, now)}; it goes on where it stopped."
+            "Run it again %s; it goes on where it stopped.",
+            moment(deferral.resume_at, now),
         )
         return
     successor = queue_successor(context.instance, context.run.run_id, tags, context.repository_def)
     if successor:
-        context.log.info(f"Run {successor.run_id} waits in the queue and goes on {moment(deferral.resume_at, now)}.")
+        when = moment(deferral.resume_at, now)
+        context.log.info("Run %s waits in the queue and goes on %s.", successor.run_id, when)
 
 
 def identity(run: dg.DagsterRun) -> RunIdentity:
@@ -175,5 +177,3 @@ def _backfill_is_open(instance: DagsterInstance, run: dg.DagsterRun) -> bool:
     backfill_id = run.tags.get(BACKFILL_ID_TAG)
     backfill = instance.get_backfill(backfill_id) if backfill_id else None
     return backfill is not None and backfill.status == BulkActionStatus.REQUESTED
-
-

@@ -54,9 +54,7 @@ def close_gate(
         reopens = until + MARGIN + timedelta(seconds=random.uniform(0, JITTER))  # noqa: S311  (no secret)
         if gate and gate.state == "closed" and gate.closed_until and gate.closed_until >= reopens:
             bucket, reopens = gate.bucket, gate.closed_until
-        handle.write(
-            state="closed", limit=_limit_to_restore(gate, limit), bucket=bucket, closed_until=reopens, now=now
-        )
+        handle.write(state="closed", limit=_limit_to_restore(gate, limit), bucket=bucket, closed_until=reopens, now=now)
     _finish(instance, engine, now)
 
 
@@ -139,9 +137,7 @@ def _finish(instance: dg.DagsterInstance, engine: sa.Engine, now: datetime) -> N
         limit = ensure_pool_limit(instance)
         if gate.state == "closed":
             if limit != 0:
-                handle.write(
-                    state="closed", limit=limit, bucket=gate.bucket, closed_until=gate.closed_until, now=now
-                )
+                handle.write(state="closed", limit=limit, bucket=gate.bucket, closed_until=gate.closed_until, now=now)
                 instance.event_log_storage.set_concurrency_slots(POOL, 0)
             return
         if limit == 0:

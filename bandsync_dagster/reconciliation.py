@@ -17,9 +17,9 @@ from bandsync_dagster.store.queries import unfinished_syncs
 from bandsync_dagster.store.syncs import Sync, cancel_sync, fail_sync
 from bandsync_dagster.tags import SUCCESSOR_OF
 
-# A worker writes a heartbeat every 15 s. One that is silent, and still is at the next look, has lost its process, though
-# Dagster may not know: its default launcher notices a lost worker only while the code server that started it lives.
-# (One look is not enough: after an outage of the database every heartbeat is old.)
+# A worker writes a heartbeat every 15 s. One that is silent, and still is at the next look, has lost its process. Dagster
+# may not know: its default launcher notices a lost worker only while the code server that started it lives. (One look
+# is not enough: after an outage of the database every heartbeat is old.)
 SILENCE = timedelta(seconds=30)
 
 ENDED = frozenset({dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED})
@@ -78,9 +78,7 @@ def _is_silent(sync: Sync, now: datetime) -> bool:
     return sync.state == "running" and sync.heartbeat_at is not None and now - sync.heartbeat_at > SILENCE
 
 
-def _end(
-    instance: dg.DagsterInstance, engine: sa.Engine, sync: Sync, run: dg.DagsterRun | None, now: datetime
-) -> str:
+def _end(instance: dg.DagsterInstance, engine: sa.Engine, sync: Sync, run: dg.DagsterRun | None, now: datetime) -> str:
     """End the sync as its run ended, and a run that went silent along with it, so that its slot is free again."""
     subject = f"{sync.stage} of {sync.full_name}"
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:

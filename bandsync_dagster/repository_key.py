@@ -26,7 +26,7 @@ class RepositoryKey:
         well_formed = slash and _OWNER.fullmatch(owner) and _NAME.fullmatch(name)
         if not well_formed or name in {".", ".."} or "..." in name:
             raise ValueError(
-                f"{text!r} is not a repository: write owner/name as in the address on GitHub, for example octo-org/hello"
+                f"{text!r} is not a repository: write owner/name as in its address on GitHub, such as octo-org/hello"
             )
         return cls(owner, name)
 

@@ -1,4 +1,4 @@
-"""What assets, checks and sensors are given. The only module that reads the environment; everything it builds is plain."""
+"""What assets, checks and sensors are given. The only module that reads the environment; what it builds is plain."""
 
 import os
 from collections.abc import Iterable, Iterator

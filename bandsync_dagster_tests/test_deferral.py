@@ -34,9 +34,7 @@ def code() -> dg.RepositoryDefinition:
     return build_defs().get_repository_def()
 
 
-def start(
-    instance: dg.DagsterInstance, code: dg.RepositoryDefinition, *assets: str, **tags: str
-) -> dg.DagsterRun:
+def start(instance: dg.DagsterInstance, code: dg.RepositoryDefinition, *assets: str, **tags: str) -> dg.DagsterRun:
     """Create a started run of the collection job, or of some of its assets, as the queue leaves it."""
     instance.add_dynamic_partitions("repositories", ["acme/pool"])
     job = code.get_job(COLLECTION_JOB)
@@ -60,9 +58,7 @@ def end(instance: dg.DagsterInstance, run: dg.DagsterRun, *, well: bool) -> dg.D
     return after
 
 
-def test_a_successor_does_what_its_predecessor_did(
-    instance: dg.DagsterInstance, code: dg.RepositoryDefinition
-) -> None:
+def test_a_successor_does_what_its_predecessor_did(instance: dg.DagsterInstance, code: dg.RepositoryDefinition) -> None:
     """It selects the same assets and steps, carries its tags, waits in the queue, and is linked as a re-execution."""
     run = start(instance, code, "verifications", "jobs")
     successor = queue_successor(instance, run.run_id, NOON, code)
@@ -90,7 +86,9 @@ def test_a_run_has_one_successor_however_often_it_is_deferred(
     first = queue_successor(instance, run.run_id, NOON, code)
     second = queue_successor(instance, run.run_id, LATER, code)
     third = queue_successor(instance, run.run_id, NOON, code)
-    assert first and second and third
+    assert first is not None
+    assert second is not None
+    assert third is not None
     assert first.run_id == second.run_id == third.run_id
     shown = find_successor(instance, run.run_id)
     assert shown is not None
@@ -197,7 +195,7 @@ def test_a_deferral_without_a_queue_ends_unmaterialized_and_says_when_to_run_aga
     assert result.get_asset_materialization_events() == []
     assert find_successor(instance, result.run_id) is None
     messages = [entry.user_message for entry in instance.all_logs(result.run_id)]
-    assert any("Not materialized" in text and "Run it again after" in text for text in messages)
+    assert any("Not materialized" in text and "Run it again at" in text for text in messages)
     assert pool_limit(instance) == 0
 
     with engine.begin() as connection:

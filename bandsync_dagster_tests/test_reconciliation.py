@@ -146,9 +146,7 @@ def test_one_late_heartbeat_is_no_reason_to_end_a_sync(instance: dg.DagsterInsta
     assert look(instance, engine, sync)[0] == "running"
 
 
-def test_the_waiting_successor_of_a_cancelled_run_is_cancelled(
-    instance: dg.DagsterInstance, engine: sa.Engine
-) -> None:
+def test_the_waiting_successor_of_a_cancelled_run_is_cancelled(instance: dg.DagsterInstance, engine: sa.Engine) -> None:
     """The cancellation came in the moment the successor was made."""
     run_id = make_run(instance, Status.CANCELED)
     successor_id = make_run(instance, Status.QUEUED, after=run_id)

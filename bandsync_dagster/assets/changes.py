@@ -5,11 +5,11 @@ from typing import Any
 
 import dagster as dg
 
-from bandsync_dagster.assets.stage import STAGE_ASSET, CollectConfig, collect_stage
+from bandsync_dagster.assets.stage import CollectConfig, collect_stage, stage_asset
 from bandsync_dagster.resources import Services
 
 
-@dg.asset(**STAGE_ASSET, deps=["repositories"], kinds={"github", "graphql", "sql"})
+@stage_asset(deps=["repositories"], kinds={"github", "graphql", "sql"})
 def changes(
     context: dg.AssetExecutionContext, config: CollectConfig, services: dg.ResourceParam[Services]
 ) -> Iterator[dg.MaterializeResult[Any]]:

@@ -7,17 +7,16 @@ import dagster as dg
 from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.resources import Services
 from bandsync_dagster.store import status
+from bandsync_dagster.store.schema import STAGES
 
 
 @dg.asset(
-    deps=[dg.AssetDep(stage, partition_mapping=dg.AllPartitionMapping()) for stage in ("changes", "verifications", "jobs")],
+    deps=[dg.AssetDep(stage, partition_mapping=dg.AllPartitionMapping()) for stage in STAGES],
     group_name="delivery",
     owners=["team:delivery"],
     kinds={"sql"},
 )
-def coverage(
-    context: dg.AssetExecutionContext, services: dg.ResourceParam[Services]
-) -> dg.MaterializeResult[Any]:
+def coverage(context: dg.AssetExecutionContext, services: dg.ResourceParam[Services]) -> dg.MaterializeResult[Any]:
     """Which repositories are completely collected, which are deferred, failed or missing, stage by stage.
 
     Its check fails as long as a repository that is in the partitions was not reached.

@@ -8,7 +8,14 @@ import dagster as dg
 
 from bandsync_dagster.assets.stage import StepRetries
 from bandsync_dagster.collection.collector import Deferred
-from bandsync_dagster.collection.discovery import Discovery, DiscoveryError, SourceFilter, discover, parse_sources, record_discovery
+from bandsync_dagster.collection.discovery import (
+    Discovery,
+    DiscoveryError,
+    SourceFilter,
+    discover,
+    parse_sources,
+    record_discovery,
+)
 from bandsync_dagster.deferral import defer
 from bandsync_dagster.github.errors import RateLimited
 from bandsync_dagster.partitions import repositories_partitions

@@ -1,6 +1,6 @@
 """The step the three stages share: collect one stage of one repository and say how it went. No collecting here."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Any, Literal
@@ -19,21 +19,28 @@ from bandsync_dagster.tags import POOL
 STEP_RETRIES = 2
 STEP_RETRY_DELAY = 2.0
 
-# What a stage's asset has in common with the other two.
-STAGE_ASSET: dict[str, Any] = {
-    "partitions_def": repositories_partitions,
-    "pool": POOL,
-    "group_name": "delivery",
-    "owners": ["team:delivery"],
-    "output_required": False,
-}
+
+def stage_asset(*, deps: Sequence[str], kinds: set[str]) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Make an asset of a stage: one run per repository, in the pool, and without output when it is deferred."""
+    return dg.asset(
+        deps=deps,
+        kinds=kinds,
+        partitions_def=repositories_partitions,
+        pool=POOL,
+        group_name="delivery",
+        owners=["team:delivery"],
+        output_required=False,
+    )
 
 
 class Detail(Enum):
     """How much of each job is collected (Dagster's run config takes an Enum and no Literal)."""
 
-    BASIC: Literal["basic"] = "basic"
-    FULL: Literal["full"] = "full"
+    BASIC = "basic"
+    FULL = "full"
+
+
+_DETAILS: dict[Detail, Literal["basic", "full"]] = {Detail.BASIC: "basic", Detail.FULL: "full"}
 
 
 class CollectConfig(dg.Config):
@@ -55,7 +62,7 @@ class CollectConfig(dg.Config):
         return StageOptions(
             full_refresh=self.full_refresh,
             history_days=self.history_days or settings.history_days,
-            detail=self.detail.value if self.detail else settings.detail,
+            detail=settings.detail if self.detail is None else _DETAILS[self.detail],
         )
 
 

@@ -1,8 +1,7 @@
 """Starts whole deployments for tests, on both kinds of database, and nothing of them is left afterwards."""
 
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 import pytest
 
 from bandsync_dagster.cli.interrupts import Interrupts
-from bandsync_dagster.cli.local import local_dagster
+from bandsync_dagster.cli.local import Local, local_dagster
 from bandsync_dagster.settings import Settings
 from bandsync_dagster.simulator import SimulatedGitHub, World
 from bandsync_dagster_tests.conftest import PostgresDatabases
 from bandsync_dagster_tests.end_to_end.deployed import Deployed
-
-Deploy = Callable[..., Deployed]
 
 # Seconds. Three processes start for each test, and Dagster looks at a backfill every 30 s only.
 LONGEST_TEST = 900
@@ -30,33 +27,49 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(LONGEST_TEST))
 
 
+class Deploy:
+    """Serves worlds and runs bandsync on them; at its end nothing of that is left."""
+
+    def __init__(self, environment: dict[str, str], stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._environment = environment
+        self._stack = stack
+        self._monkeypatch = monkeypatch
+        self._local = stack.enter_context(ExitStack())
+
+    def __call__(self, world: World, *, settings: dict[str, str] | None = None, **options: Any) -> Deployed:
+        """Serve a world and start bandsync on it; keyword arguments are the simulated GitHub's options."""
+        github = self._stack.enter_context(SimulatedGitHub(world, **options))
+        self._environment.update(
+            BANDSYNC_GITHUB_URL=github.url,
+            BANDSYNC_SOURCES="org:acme",
+            BANDSYNC_FORKS="true",
+            GITHUB_TOKENS=",".join(github.application.options.tokens),
+            **(settings or {}),
+        )
+        for name, value in self._environment.items():
+            self._monkeypatch.setenv(name, value)
+        return Deployed(self._start(), github)
+
+    def kill_and_start_again(self, dagster: Deployed) -> Deployed:
+        """Kill everything at once, as when the machine goes down, and start it on the same folder."""
+        for child in dagster.local.processes._children:
+            child.kill()
+        self._local.close()
+        return Deployed(self._start(), dagster.github)
+
+    def _start(self) -> Local:
+        settings = Settings.from_mapping(self._environment)
+        return self._local.enter_context(local_dagster(settings, dict(os.environ), Interrupts()))  # noqa: TID251
+
+
 @pytest.fixture
 def deploy(
     backend: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Deploy]:
-    """Serve a world and start bandsync on it; keyword arguments are the simulated GitHub's options."""
+    """Starts deployments on one kind of database."""
     with ExitStack() as stack:
         environment = _databases(backend, request, tmp_path, stack)
-
-        def start(world: World, *, settings: dict[str, str] | None = None, **options: Any) -> Deployed:
-            github = stack.enter_context(SimulatedGitHub(world, **options))
-            environment.update(
-                BANDSYNC_HOME=str(tmp_path / "home"),
-                BANDSYNC_GITHUB_URL=github.url,
-                BANDSYNC_SOURCES="org:acme",
-                BANDSYNC_FORKS="true",
-                GITHUB_TOKENS=",".join(github.application.options.tokens),
-                **(settings or {}),
-            )
-            for name, value in environment.items():
-                monkeypatch.setenv(name, value)
-            local = stack.enter_context(
-                local_dagster(Settings.from_mapping(environment), dict(os.environ), Interrupts())  # noqa: TID251
-            )
-            return Deployed(local, github)
-
-        yield start
-    assert [thread.name for thread in threading.enumerate() if thread.name == "simulated GitHub"] == []
+        yield Deploy({"BANDSYNC_HOME": str(tmp_path / "home"), **environment}, stack, monkeypatch)
 
 
 def _databases(backend: str, request: pytest.FixtureRequest, tmp_path: Path, stack: ExitStack) -> dict[str, str]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -189,7 +190,7 @@ def test_many_requests_for_one_partition_end_in_one_run_at_a_time(deploy: Deploy
     assert [dagster.finish(run).status for run in by_hand] == ["SUCCESS"] * 2
     wait_for("every run to end", lambda: not dagster.runs(UNFINISHED))
     spans = sorted((run.started or 0, run.ended or 0) for run in dagster.runs() if run.tags.get(PARTITION) == name)
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     others = {other for other in dagster.names if other != name}
     dagster.assert_true(*others)
     created = sum(sync.records_created for sync in dagster.syncs())
@@ -214,3 +215,21 @@ def test_after_the_first_limit_answer_each_running_process_sends_one_request_at_
     afterwards = [request for request in log if request.number > first.number]
     assert len(afterwards) <= POOL_LIMIT
     assert {run.status for run in dagster.runs()} <= {"SUCCESS", "QUEUED"}
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_everything_killed_while_deferred_goes_on_after_a_restart(deploy: Deploy) -> None:
+    """Daemon, webserver, code server and a worker end at once; on the same folder the work resumes and completes."""
+    world = generate(8, repositories=3, changes=40, runs=40)
+    dagster = deploy(world, limits=Limits(core=1000, graphql=1000, window=60.0), latency=(0.2, 0.3))
+    dagster.discover()
+    backfill = dagster.backfill(dagster.names)
+    wait_for("a worker in the middle of its work", lambda: dagster.runs(["STARTED"]) and dagster.table("changes"))
+    dagster.github.spend("core", 10**6)
+    wait_for("a deferral", lambda: [run for run in dagster.runs() if SUCCESSOR_OF in run.tags])
+    dagster = deploy.kill_and_start_again(dagster)
+    wait_for("every run to end", lambda: dagster.backfill_status(backfill) != "REQUESTED" or None)
+    assert dagster.finish_backfill(backfill) == "COMPLETED_SUCCESS"
+    wait_for("every run to end", lambda: not dagster.runs(UNFINISHED))
+    dagster.assert_true()
+    assert dagster.failed_checks() == {}
