@@ -51,7 +51,7 @@ class Listing:
         self._scan = scan
 
     async def walk(self, window: Window, *, oldest_first: bool = False) -> AsyncIterator[Slice]:
-        """List a window in parts, from its end or from its beginning; each part is listed newest first."""
+        """List a window in parts, from its end, or from its beginning if it has one; each part newest first."""
         rest: Window | None = window
         while rest is not None and not rest.empty:
             part, beyond = self._cut(rest, oldest_first=oldest_first)

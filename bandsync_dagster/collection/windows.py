@@ -49,7 +49,7 @@ class Window:
     def oldest(self, span: timedelta) -> tuple["Window", "Window | None"]:
         """Cut off the oldest part of that length. Returns it and the rest, if there is any."""
         if self.since is None:
-            return self, None
+            raise ValueError("a window without a beginning has no oldest part")
         until = self.since + _whole(span) - SECOND
         if until >= self.until:
             return self, None

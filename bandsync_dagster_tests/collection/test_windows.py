@@ -62,6 +62,12 @@ def test_an_open_window_gives_up_its_newest_part_and_stays_open() -> None:
     assert rest == Window(None, after(days=-2))
 
 
+def test_an_open_window_has_no_oldest_part() -> None:
+    """Nobody knows where it begins."""
+    with pytest.raises(ValueError, match="beginning"):
+        Window(None, NOON).oldest(timedelta(days=2))
+
+
 def test_an_open_window_that_ends_before_github_actions_began_is_a_day_long() -> None:
     """Runs with impossible times don't make a window of no length."""
     assert Window(None, FIRST_RUN - timedelta(days=9)).length() == timedelta(days=1)
