@@ -17,7 +17,8 @@ from bandsync_dagster.collection.verifications import is_relist_due
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.errors import AccessError, QueryTooLarge
 from bandsync_dagster.github.graphql import Activity, fetch_activity
-from bandsync_dagster.github.rest import fetch_runs
+from bandsync_dagster.github.rest import RunPage, fetch_runs
+from bandsync_dagster.store.queries import StoredRepository
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.store.standing import Standing
 
@@ -122,21 +123,23 @@ async def fetch_activities(
 
 
 async def _has_new_runs(client: GitHubClient, standing: Standing) -> bool:
-    """Ask for the head page as the last sync did, so that its ETag is good."""
-    progress = Progress.load(standing.positions["verifications"])
-    repository = standing.repository
     try:
-        page = await fetch_runs(
-            client,
-            repository.full_name,
-            repository_id=repository.id,
-            per_page=PageSize(progress.page_size).size,
-            etag=progress.etags.get,
-        )
+        page = await ask_head(client, standing.repository, Progress.load(standing.positions["verifications"]))
     except AccessError:
         # Why it can't be read is for the collection to find out, and to note.
         return True
     return page.modified
+
+
+async def ask_head(client: GitHubClient, repository: StoredRepository, progress: Progress) -> RunPage:
+    """Ask for the head page of a repository's runs just as its last sync did, so that the ETag is good."""
+    return await fetch_runs(
+        client,
+        repository.full_name,
+        repository_id=repository.id,
+        per_page=PageSize(progress.page_size).size,
+        etag=progress.etags.get,
+    )
 
 
 async def _for_each(standings: Sequence[Standing], ask: Callable[[Standing], Awaitable[None]]) -> None:

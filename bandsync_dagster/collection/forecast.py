@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from bandsync_dagster.collection.activity import fetch_activities
+from bandsync_dagster.collection.activity import ask_head, fetch_activities
 from bandsync_dagster.collection.moments import days_before
+from bandsync_dagster.collection.run_progress import Progress
 from bandsync_dagster.collection.scan import StageOptions
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.errors import AccessError
@@ -67,7 +68,7 @@ class Forecast:
     Attributes:
         repositories: One by one.
         unreadable: Names of those GitHub tells nothing about.
-        spent: What the forecast itself has cost, counting free answers too.
+        spent: What the forecast itself has cost.
     """
 
     repositories: Sequence[RepositoryForecast]
@@ -114,33 +115,48 @@ async def forecast(
     client: GitHubClient, standings: Sequence[Standing], options: StageOptions, *, now: datetime
 ) -> Forecast:
     """Ask GitHub for the totals of repositories and estimate what collecting them costs from where they stand."""
-    points = client.spent.points
-    since = days_before(now, options.history_days)
+    points, since = client.spent.points, days_before(now, options.history_days)
     forecasts: list[RepositoryForecast] = []
     unreadable: list[str] = []
+    asked = 0
     for standing, activity in await fetch_activities(client, standings):
         runs = await _count_runs(client, standing, since)
+        asked += runs is None or not runs.free
         if activity is None or runs is None:
             unreadable.append(standing.repository.full_name)
         else:
-            totals = Totals(activity.changes, *runs)
-            forecasts.append(estimate(standing, totals, options))
-    return Forecast(forecasts, unreadable, Cost(core=len(standings), graphql=client.spent.points - points))
+            forecasts.append(estimate(standing, Totals(activity.changes, runs.total, runs.exact), options))
+    return Forecast(forecasts, unreadable, Cost(asked, client.spent.points - points))
 
 
-async def _count_runs(client: GitHubClient, standing: Standing, since: datetime | None) -> tuple[int, bool] | None:
+@dataclass(frozen=True, slots=True)
+class _RunCount:
+    total: int
+    exact: bool
+    free: bool = False
+
+
+async def _count_runs(client: GitHubClient, standing: Standing, since: datetime | None) -> _RunCount | None:
+    """Return how many runs GitHub counts since then; None if it may not be asked.
+
+    Where all runs are stored already, the question whether there are more is free if there aren't.
+    """
     repository = standing.repository
+    position = standing.positions.get("verifications")
+    progress = Progress.load(position) if position else Progress()
     try:
-        page = await fetch_runs(
-            client,
-            repository.full_name,
-            repository_id=repository.id,
-            created=None if since is None else (since, None),
-            per_page=1,
-        )
+        if since is not None or not progress.bottom:
+            created = None if since is None else (since, None)
+            page = await fetch_runs(
+                client, repository.full_name, repository_id=repository.id, created=created, per_page=1
+            )
+        else:
+            page = await ask_head(client, repository, progress)
     except AccessError:
         return None
-    return page.total, page.exact
+    if not page.modified:
+        return _RunCount(standing.verifications, exact=True, free=True)
+    return _RunCount(page.total, page.exact)
 
 
 def estimate(standing: Standing, totals: Totals, options: StageOptions) -> RepositoryForecast:

@@ -52,7 +52,9 @@ def test_the_forecast_of_what_is_collected_is_next_to_nothing(simulate: Simulate
     """From the checkpoints: one look at each end of each repository."""
     simulation = discovered(simulate, repositories=2, changes=120, runs=110)
     simulation.collect_all()
-    assert ask(simulation).cost == Cost(core=2, graphql=2)
+    told = ask(simulation)
+    assert told.cost == Cost(core=2, graphql=2)
+    assert told.spent == Cost(core=0, graphql=1)
 
 
 @on_sqlite

@@ -10,7 +10,7 @@ from bandsync_dagster.collection.jobs import RETRY_AFTER
 from bandsync_dagster.github.errors import Forbidden
 from bandsync_dagster.simulator import World
 from bandsync_dagster.simulator.records import Repository
-from bandsync_dagster.store.schema import checkpoints
+from bandsync_dagster.store.schema import checkpoints, job_totals
 from bandsync_dagster_tests.collection.simulated import (
     START,
     Clockwork,
@@ -268,3 +268,22 @@ def test_disabled_pull_requests_are_said_so(simulate: Simulate) -> None:
     world.add_repository("acme/mirror", at=START - timedelta(days=5), has_pull_requests=False)
     result = simulate(world, clock).collect("changes", "acme/mirror")
     assert (result.outcome, result.rows) == ("disabled", 0)
+
+
+def test_runs_of_a_repository_whose_name_was_given_away_are_not_taken_for_deleted(simulate: Simulate) -> None:
+    """That a run is missing means something only in the right repository."""
+    clock = Clockwork()
+    world = World(clock=clock)
+    old = world.add_repository("acme/pool", at=START - timedelta(days=5))
+    world.rerun(world.add_run(old, at=START - timedelta(days=2)))
+    simulation = simulate(world, clock)
+    simulation.collect("verifications", "acme/pool")
+    world.delete_repository(old)
+    new = world.add_repository("acme/pool")
+    simulation.collect("jobs", "acme/pool")
+    with simulation.engine.connect() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(job_totals)).scalar_one() == 0
+    clock.advance(minutes=5)
+    world.add_run(new)
+    simulation.collect_all("acme/pool")
+    assert {row["repository_id"] for row in simulation.rows("jobs")} == {new.id}
