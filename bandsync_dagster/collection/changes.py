@@ -155,9 +155,9 @@ class _Walk:
         self._covered = None
         before = None
         while self._covered is None:
-            settled_at = settled_before(self._scan.clock())
+            asked_at = self._scan.clock()
             page = await self._page("before", before)
-            self._covered = _founded(page, settled_at)
+            self._covered = _founded(page, self._settled(asked_at))
             await self._scan.put(page.changes, position=self._position())
             before = page.start_cursor if self._covered else _moved_on(page.start_cursor, before)
 
@@ -165,15 +165,19 @@ class _Walk:
         """Walk forward from the interval's upper end."""
         after, at_most, settling = covered.upper, PROBE, True
         while True:
-            settled_at = settled_before(self._scan.clock())
+            asked_at = self._scan.clock()
             page = await self._page("after", after, at_most=at_most)
             if settling:
-                settling = self._raise_upper(page, settled_at)
+                settling = self._raise_upper(page, self._settled(asked_at))
             if page.changes:
                 await self._scan.put(page.changes, position=self._position())
             if not page.has_next:
                 return
             after, at_most = _moved_on(page.end_cursor, after), self._size.largest
+
+    def _settled(self, asked_at: datetime) -> datetime:
+        """Return up to when rows were settled for a request sent then, by GitHub's clock."""
+        return settled_before(asked_at - self._scan.client.skew)
 
     def _raise_upper(self, page: ChangePage, settled_at: datetime) -> bool:
         """Move the upper end over the settled rows of the page. False when it met one that isn't."""

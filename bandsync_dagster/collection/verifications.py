@@ -99,20 +99,23 @@ class _Walk:
 
     async def forward(self) -> None:
         """Take the head page; if it doesn't reach the covered interval, list what lies between."""
-        now = self._scan.clock()
+        asked_at = self._scan.clock()
         page = await self._head()
         if not page.modified:
             return
         self._note_total(page)
         await self._put(page.verifications)
         if page.verifications:
-            await self._join(page, now)
+            await self._join(page, asked_at - self._scan.client.skew)
         await self._put([], head=digest(page.verifications), etags=self._etags(page))
 
     async def _join(self, page: RunPage, now: datetime) -> None:
-        """Extend the interval to the head page's newest settled second, and downward if the page reaches below it."""
+        """Extend the interval to the head page's newest settled second, and downward if the page reaches below it.
+
+        `now` is when the page was asked for, by GitHub's clock.
+        """
         newest, oldest = page.verifications[0].created_at, page.verifications[-1].created_at
-        # Never beyond what GitHub has shown: this machine's clock may be ahead.
+        # Never beyond what GitHub has shown.
         settled = min(settled_before(now), newest)
         if self._progress.upper is None:
             self._move(upper=settled, lower=settled + SECOND, relisted=now)

@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any
@@ -120,6 +121,11 @@ class GitHubClient:
     def spent(self) -> Spent:
         """What this client has used up so far."""
         return self._exchange.spent
+
+    @property
+    def skew(self) -> timedelta:
+        """How far this machine's clock is ahead of GitHub's; zero before the first answer."""
+        return self._exchange.skew
 
     async def __aenter__(self) -> "GitHubClient":  # noqa: PYI034 - `Self` is new in Python 3.11
         """Return the client, ready to use."""

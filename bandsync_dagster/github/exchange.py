@@ -14,7 +14,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal, cast
 
 import httpx
@@ -23,7 +23,7 @@ from bandsync_dagster.clock import Clock
 from bandsync_dagster.github.auth import Credential
 from bandsync_dagster.github.errors import GitHubError, LimitKind, QueryTooLarge, RateLimited, TransientError
 from bandsync_dagster.github.payload import decode
-from bandsync_dagster.github.quota import BUCKETS, Grant, QuotaLedger, QuotaReading, read_quota
+from bandsync_dagster.github.quota import BUCKETS, Grant, QuotaLedger, QuotaReading, clock_skew, read_quota
 from bandsync_dagster.github.redaction import redact
 from bandsync_dagster.github.verdict import NO_ANSWER, Verdict, classify, failure, resume_time
 
@@ -119,6 +119,8 @@ class Exchange:
         manners: Manners,
     ) -> None:
         self.spent = Spent()
+        # How far this machine's clock is ahead of GitHub's, by the last answer that told.
+        self.skew = timedelta(0)
         self._http = http
         self._credentials = credentials
         self._ledger = ledger
@@ -253,6 +255,7 @@ class Exchange:
         enough to stop everybody for up to an hour: the next one will tell.
         """
         now = self._clock()
+        self.skew = clock_skew(answer.headers, now=now) if "date" in answer.headers else self.skew
         reading = read_quota(answer.headers, call.bucket, now=now)
         if answer.verdict.kind in ("primary", "secondary"):
             await self._close(call, grant, answer.verdict, reading)

@@ -69,6 +69,8 @@ class Simulation:
     options: StageOptions = field(default_factory=StageOptions)
     share: float = 0.0
     ledger: MemoryLedger = field(default_factory=MemoryLedger)
+    # How far this machine's clock is ahead of GitHub's.
+    ahead: timedelta = timedelta(0)
     # Called before each request is sent, on the client's event loop.
     before_request: Callable[[], None] | None = None
 
@@ -81,13 +83,17 @@ class Simulation:
         """The world that is served."""
         return self.github.world
 
+    def here(self) -> datetime:
+        """Return the time by this machine's clock."""
+        return self.clock() + self.ahead
+
     def client(self) -> GitHubClient:
         """Return a client of the simulated GitHub."""
         return GitHubClient(
             base_url=self.github.url,
             credentials=[PersonalToken(token) for token in self.tokens],
             ledger=self.ledger,
-            clock=self.clock,
+            clock=self.here,
             share=self.share,
             transport=_Meddling(self.before_request) if self.before_request else None,
             sleep=self.clock.sleep,
@@ -100,7 +106,7 @@ class Simulation:
         collector = Collector(
             engine=self.engine,
             make_client=self.client,
-            clock=self.clock,
+            clock=self.here,
             pipeline=PipelineOptions(max_size=100, queue_size=1000),
         )
         identity = RunIdentity(run, run, predecessor)

@@ -172,6 +172,28 @@ def test_the_upper_end_never_passes_a_change_younger_than_two_minutes(simulate: 
     simulation.assert_true("changes")
 
 
+@pytest.mark.parametrize("minutes", [10, -10])
+def test_two_minutes_are_counted_by_the_clock_of_github(simulate: Simulate, minutes: int) -> None:
+    """A machine whose clock is wrong misses nothing that becomes visible late, and vouches for no less."""
+    simulation, repository = collected(simulate, runs=120, changes=120)
+    simulation.ahead = timedelta(minutes=minutes)
+    world, clock = simulation.world, simulation.clock
+    world.add_change(repository, at=clock.now - timedelta(seconds=30))
+    for _ in range(110):
+        world.add_run(repository, at=clock.now - timedelta(seconds=30), jobs=0)
+    simulation.collect_all(stages=["changes", "verifications"])
+    world.add_change(repository, at=clock.now - timedelta(seconds=60))
+    world.add_run(repository, at=clock.now - timedelta(seconds=60), jobs=0)
+    clock.advance(seconds=30)
+    world.add_run(repository, jobs=0)
+    simulation.collect_all(stages=["changes", "verifications"])
+    simulation.assert_true("changes", "verifications")
+    clock.advance(minutes=3)
+    simulation.collect_all(stages=["changes", "verifications"])
+    newest = repository.changes_by_update[-1].updated_at
+    assert simulation.position("changes", "acme/pool")["upper_at"] == newest.isoformat()
+
+
 def test_a_repository_in_which_everything_is_new_is_covered_from_its_beginning(simulate: Simulate) -> None:
     """Nothing is settled, so nothing is vouched for, and the next collection starts over."""
     clock = Clockwork()

@@ -246,6 +246,20 @@ class TestSecondDefence:
             stage.get([primary(**ahead)])
         assert caught.value.resume_at == NOON + timedelta(minutes=20) + SECOND
 
+    def test_the_client_knows_how_far_its_clock_is_off(self, stage: Stage) -> None:
+        """By the last answer that told; none before the first."""
+        dated = answer({}, {"date": "Sun, 01 Mar 2026 12:10:00 GMT"})
+        client = stage.client([dated, ok()])
+
+        async def use(client: GitHubClient) -> list[timedelta]:
+            before = client.skew
+            await client.get("/x")
+            known = client.skew
+            await client.get("/x")
+            return [before, known, client.skew]
+
+        assert stage.run(client, use) == [timedelta(0), timedelta(minutes=-10), timedelta(minutes=-10)]
+
 
 class TestRetries:
     """Passing problems are waited out, a bounded number of times."""
