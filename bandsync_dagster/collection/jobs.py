@@ -137,6 +137,10 @@ def next_retry(found: RunJobs, now: datetime) -> tuple[datetime | None, int]:
     return now + RETRY_AFTER[run.retries], run.retries + 1
 
 
+def _in_suite(run: PendingVerification, jobs: Sequence[Job], suite: SuiteJobs) -> RunJobs:
+    return RunJobs(run, jobs, suite.total, "basic", lagging=suite.status != "completed")
+
+
 class _Work:
     """The requests of one sync."""
 
@@ -169,26 +173,35 @@ class _Work:
 
     async def _ask_suites(self, runs: Sequence[PendingVerification]) -> list[SuiteJobs | None]:
         async def ask(count: int) -> list[SuiteJobs | None]:
-            suites = {str(run.check_suite_node_id): run.id for run in runs[:count]}
+            some = [(str(run.check_suite_node_id), run.id) for run in runs[:count]]
+            suites = dict(some)
             answers = await fetch_suites(self._scan.client, suites, repository_id=self._scan.repository.id)
-            # A list that is too short leaves gaps at its end.
-            return [*answers, *[None] * (len(suites) - len(answers))]
+            jobs = dict(zip(suites, answers, strict=True))
+            # Should two runs claim one suite, it can't tell whose its jobs are.
+            return [jobs[suite] if suites[suite] == run_id else None for suite, run_id in some]
 
         return await ask_adaptively(ask, self._suites, choking=QueryTooLarge, at_most=len(runs))
 
     async def _take(self, runs: Sequence[PendingVerification], answers: Sequence[SuiteJobs | None]) -> None:
-        """Put what came complete in one go; ask on for what didn't."""
+        """Put what came complete in one go; then ask on for what didn't, run by run."""
         whole: list[RunJobs] = []
-        gaps: list[PendingVerification] = []
+        paged: list[tuple[PendingVerification, SuiteJobs | None]] = []
         for run, answer in zip(runs, answers, strict=True):
-            jobs = None if answer is None else await self._all_of(run, answer)
-            if answer is None or jobs is None:
-                gaps.append(run)
+            if answer is not None and answer.end_cursor is None and len(answer.jobs) >= answer.total:
+                whole.append(_in_suite(run, answer.jobs, answer))
             else:
-                whole.append(RunJobs(run, jobs, answer.total, "basic", lagging=answer.status != "completed"))
+                paged.append((run, answer))
         await self._put(whole)
-        for run in gaps:
+        for run, answer in paged:
+            await self._complete(run, answer)
+
+    async def _complete(self, run: PendingVerification, answer: SuiteJobs | None) -> None:
+        """Page through the rest of a suite; where GitHub leaves a gap, REST has to help."""
+        jobs = None if answer is None else await self._all_of(run, answer)
+        if answer is None or jobs is None:
             await self.by_rest(run)
+        else:
+            await self._put([_in_suite(run, jobs, answer)])
 
     async def _all_of(self, run: PendingVerification, suite: SuiteJobs) -> Sequence[Job] | None:
         """Return all jobs of a suite, paging on beyond its first; None if GitHub left some out."""

@@ -77,7 +77,7 @@ async def _make_sure_it_is_disabled(scan: Scan, error: NotFound | Forbidden) -> 
 
     Where Actions are disabled, some hosts answer as if there were no runs, and others that there is no such thing.
     """
-    if isinstance(error, Forbidden) and "disabled" not in str(error):
+    if isinstance(error, Forbidden) and "disabled" not in str(error).lower():
         raise error
     found = await fetch_repository(scan.client, scan.repository.full_name)
     scan.recognise(found.id, found.full_name)

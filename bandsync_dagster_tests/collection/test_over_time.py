@@ -150,6 +150,16 @@ def test_unfinished_jobs_of_a_finished_run_are_asked_for_again(simulate: Simulat
     simulation.assert_true()
 
 
+def test_two_runs_that_claim_one_check_suite_keep_their_own_jobs(simulate: Simulate) -> None:
+    """GraphQL can't tell whose its jobs are then; REST can."""
+    simulation, repository = collected(simulate, runs=5)
+    one = simulation.world.add_run(repository, jobs=2)
+    simulation.world.add_run(repository, jobs=3, suite_node_id=one.suite_node_id)
+    simulation.clock.advance(minutes=5)
+    simulation.collect_all()
+    simulation.assert_true()
+
+
 def test_touched_changes_are_collected_again_and_no_others(simulate: Simulate) -> None:
     """Whatever their age, they are at the end of the feed."""
     simulation, repository = collected(simulate, runs=0, changes=250)
