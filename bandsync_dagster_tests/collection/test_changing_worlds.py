@@ -118,7 +118,7 @@ def simulation_of(world: World, clock: Clockwork, limits: Limits) -> Iterator[Si
         engine.dispose()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     events=rounds,

@@ -101,6 +101,22 @@ def test_a_second_that_could_not_be_split_fails_every_sync_until_it_can(simulate
     assert {run.id for run in crowd} <= {row["id"] for row in simulation.rows("verifications")}
 
 
+@pytest.mark.parametrize("newer", [90, 99, 100])
+def test_a_second_cut_by_the_end_of_a_page_is_complete(simulate: Simulate, newer: int) -> None:
+    """The head page, and each page after it, may end in the middle of runs created within one second."""
+    crowds = (START - timedelta(days=day) for day in (10, 10.5, 11, 11.5) for _ in range(30))
+    simulation = with_runs(simulate, evenly(newer, days=9), crowds)
+    simulation.collect("verifications", "acme/large")
+    simulation.assert_true("verifications")
+    for _ in range(newer):
+        simulation.world.add_run(simulation.world.repository("acme/large"), at=START + timedelta(hours=1), jobs=0)
+    for _ in range(30):
+        simulation.world.add_run(simulation.world.repository("acme/large"), at=START + timedelta(minutes=30), jobs=0)
+    simulation.clock.advance(hours=2)
+    simulation.collect("verifications", "acme/large")
+    simulation.assert_true("verifications")
+
+
 def test_runs_too_young_to_be_settled_are_complete_and_listed_again(simulate: Simulate) -> None:
     """1,200 runs in the last minute are all stored, and not vouched for: one that shows up late is found."""
     clock = Clockwork()
