@@ -122,7 +122,8 @@ def collect(
     "--home",
     metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A folder for the demo alone; an earlier demo in it is removed.  [default: ~/.bandsync/demo]",
+    help="A folder for the demo alone; an earlier demo in it is removed.  [default: demo in the home folder,"
+    " ~/.bandsync]",
 )
 def demo(home: Path | None) -> None:
     """Collect twelve repositories of a simulated GitHub: no token, nothing leaves this machine, under two minutes.

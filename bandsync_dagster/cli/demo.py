@@ -39,7 +39,8 @@ def run_demo(folder: Path | None, environment: Mapping[str, str], console: Conso
     Raises:
         CommandError: The folder holds something else than an earlier demo.
     """
-    home = Home((folder or Path(DEFAULT_HOME) / "demo").expanduser().absolute())
+    usual = Path(environment.get("BANDSYNC_HOME") or DEFAULT_HOME) / "demo"
+    home = Home((folder or usual).expanduser().absolute())
     _make_fresh(home)
     console.print(
         "Collecting twelve repositories of a simulated GitHub. Its quota is small on purpose: when it is used up, work"
