@@ -210,7 +210,7 @@ class _Walk:
         if covered.lower == covered.upper:
             await self._begin()
         else:
-            self._covered = replace(covered, lower=covered.upper, bottom=False)
+            self._covered = replace(covered, lower=covered.upper)
 
     def _count_restart(self, refusal: RequestRefused) -> None:
         """Give up when even fresh cursors are refused: then it isn't the cursor."""

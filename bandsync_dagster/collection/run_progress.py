@@ -36,8 +36,7 @@ class Progress:
         bottom: Whether no run is older.
         relisted: When the last complete listing of the re-run horizon began.
         relist: One that was begun and is not complete.
-        head: A digest of the head page.
-        etags: The head page's ETags by token fingerprint: ETags are token specific.
+        etags: The head page's ETag as each token last saw it, by fingerprint: ETags are token specific.
         head_since: Its oldest second: everything newer is on it. None when it held every run there is.
         overfull: Seconds that hold more runs than GitHub returns.
         gone: Unfinished runs that GitHub doesn't know any more.
@@ -49,7 +48,6 @@ class Progress:
     bottom: bool = False
     relisted: datetime | None = None
     relist: Relist | None = None
-    head: str | None = None
     etags: Mapping[str, str] = field(default_factory=dict[str, str])
     head_since: datetime | None = None
     overfull: frozenset[datetime] = frozenset()
@@ -65,7 +63,6 @@ class Progress:
             bottom=bool(position["bottom"]),
             relisted=from_text(position["relisted"]),
             relist=Relist.load(position["relist"]) if position["relist"] else None,
-            head=position["head"],
             etags=dict(position["etags"]),
             head_since=from_text(position["head_since"]),
             overfull=frozenset(required(text) for text in position["overfull"]),
@@ -81,7 +78,6 @@ class Progress:
             "bottom": self.bottom,
             "relisted": to_text(self.relisted),
             "relist": self.relist.dump() if self.relist else None,
-            "head": self.head,
             "etags": dict(self.etags),
             "head_since": to_text(self.head_since),
             "overfull": sorted(second.isoformat() for second in self.overfull),

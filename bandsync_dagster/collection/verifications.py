@@ -9,8 +9,7 @@
 How a window is listed without a hole is in `listing`; requests and parsing live in `github`.
 """
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -107,7 +106,8 @@ class _Walk:
         await self._put(page.verifications)
         if page.verifications:
             await self._join(page, asked_at - self._scan.client.skew)
-        await self._put([], head=digest(page.verifications), etags=self._etags(page))
+        # Only now: a 304 to this ETag has to mean that nothing is missing up to the head page.
+        await self._put([], etags=self._etags(page))
 
     async def _join(self, page: RunPage, now: datetime) -> None:
         """Extend the interval to the head page's newest settled second, and downward if the page reaches below it.
@@ -236,12 +236,9 @@ class _Walk:
             self._listing.span = span_for(len(runs), runs[0].created_at - runs[-1].created_at)
 
     def _etags(self, page: RunPage) -> dict[str, str]:
-        """Return the ETags that stand for the head page as it is now."""
-        known: Mapping[str, str] = {}
-        if digest(page.verifications) == self._progress.head:
-            known = self._progress.etags
+        """Return the ETags known by token, with the one that came with the head page."""
         latest = {} if page.etag is None else {page.fingerprint: page.etag}
-        return dict([*known.items(), *latest.items()][-MOST_ETAGS:])
+        return dict([*{**self._progress.etags, **latest}.items()][-MOST_ETAGS:])
 
     @property
     def _upper(self) -> datetime:
@@ -278,8 +275,3 @@ def _given(moment: datetime | None) -> datetime:
     if moment is None:
         raise ValueError("no interval is covered yet")
     return moment
-
-
-def digest(runs: Sequence[Verification]) -> str:
-    """Return a short fingerprint of a head page's content."""
-    return hashlib.sha256(repr(runs).encode()).hexdigest()[:16]

@@ -108,3 +108,21 @@ def test_a_listing_of_the_horizon_cut_by_the_quota_goes_on_where_it_was(simulate
         simulation.world.rerun(run)
     simulation.collect("verifications", "acme/huge", history_days=150)
     simulation.assert_true("verifications")
+
+
+@on_sqlite
+def test_a_gap_that_was_not_closed_is_closed_although_the_head_page_is_unchanged(simulate: Simulate) -> None:
+    """That nothing is new since the last look doesn't mean that all of it was collected then."""
+    clock = Clockwork()
+    world = World(clock=clock)
+    repository = fill_with_runs(world, "acme/pool", evenly(150, days=10))
+    simulation = simulate(world, clock, limits=Limits(core=10))
+    simulation.collect("verifications", "acme/pool")
+    clock.advance(hours=3)
+    for index in range(500):
+        world.add_run(repository, at=clock.now - timedelta(seconds=300 + 10 * index), jobs=0)
+    simulation.github.spend("core", 6)
+    result, deferrals = simulation.collect_through_deferrals("verifications", "acme/pool")
+    simulation.assert_true("verifications")
+    assert len(deferrals) == 1
+    assert result.collected >= 500
