@@ -36,8 +36,8 @@ class StoreTooNew(StoreError):
 
     def __init__(self, where: str, found: str, known: str) -> None:
         super().__init__(
-            f"{where} has schema revision {found}, which is newer than this release knows (up to {known}): "
-            "upgrade bandsync-dagster, or use another database"
+            f"{where} has schema revision {found}, which is newer than this release knows (up to {known}), or another "
+            "program's, such as Dagster's: upgrade bandsync-dagster, or use a database of its own"
         )
         self.found = found
         self.known = known
