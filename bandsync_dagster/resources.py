@@ -19,6 +19,7 @@ from bandsync_dagster.github.auth import AppInstallation, Credential, PersonalTo
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.settings import AppSettings, Settings
 from bandsync_dagster.store.engine import create_store_engine, upgrade
+from bandsync_dagster.store.errors import StoreError
 from bandsync_dagster.store.spool import Spool
 
 SPOOL_BYTES = 1 << 30
@@ -95,7 +96,12 @@ def open_services(settings: Settings) -> Services:
     if settings.database_url.startswith("sqlite"):
         _make_folder(settings.database_url)
     engine = create_store_engine(settings.database_url)
-    upgrade(engine)
+    try:
+        upgrade(engine)
+    except StoreError:
+        # Nobody gets to close its connections, and the next sensor tries again in a few seconds.
+        engine.dispose()
+        raise
     return Services(settings, engine)
 
 
