@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import dagster as dg
 
@@ -11,8 +11,12 @@ from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.reconciliation import reconcile
 from bandsync_dagster.resources import Services
 from bandsync_dagster.store import queries
-from bandsync_dagster.tags import COLLECTION_JOB, DISCOVERY_JOB, PARTITION, POOL
+from bandsync_dagster.store.activity import unchanged_repositories
+from bandsync_dagster.tags import ACTIVITY_JOB, COLLECTION_JOB, DISCOVERY_JOB, PARTITION, POOL
 from bandsync_dagster.wording import moment
+
+# What an hourly look found is good until the next one is due.
+FRESH_ACTIVITY = timedelta(hours=1)
 
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -34,20 +38,47 @@ def hourly_discovery(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
 
 
 @dg.schedule(
-    job_name=COLLECTION_JOB,
-    cron_schedule="10 * * * *",
-    description="Every hour: collect what is new of every repository that has no unfinished run.",
+    job_name=ACTIVITY_JOB,
+    cron_schedule="5 * * * *",
+    description="Every hour: find out which repositories have anything to collect, for almost no quota.",
 )
-def hourly_collection(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest]:
-    """Request one run for each repository that nobody is collecting or about to collect."""
-    keys = context.instance.get_dynamic_partitions(repositories_partitions.name or "")
-    return collection_requests(keys, _partitions_with_unfinished_runs(context.instance), context.scheduled_execution_time)
+def hourly_activity(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    """Request one look at the repositories' activity an hour."""
+    return dg.RunRequest(run_key=f"activity/{context.scheduled_execution_time:%Y-%m-%dT%H:%M}")
 
 
-def collection_requests(keys: Sequence[str], busy: set[str], tick: datetime) -> Iterator[dg.RunRequest]:
-    """Choose what a tick of the collection schedule launches: the keys that are not busy, each at most once a tick."""
+@dg.schedule(
+    job_name=COLLECTION_JOB,
+    cron_schedule="15 * * * *",
+    description="Every hour: collect every repository, except those without anything new since the last look at their "
+    "activity and those that have an unfinished run.",
+)
+def hourly_collection(
+    context: dg.ScheduleEvaluationContext, services: dg.ResourceParam[Services]
+) -> Iterator[dg.RunRequest]:
+    """Request one run for each repository that may have anything new and that nobody is about to collect."""
+    tick = context.scheduled_execution_time
+    return collection_requests(
+        context.instance.get_dynamic_partitions(repositories_partitions.name or ""),
+        busy=_partitions_with_unfinished_runs(context.instance),
+        unchanged=unchanged_repositories(services.engine, since=tick - FRESH_ACTIVITY),
+        tick=tick,
+    )
+
+
+def collection_requests(
+    keys: Sequence[str], *, busy: set[str], unchanged: set[str], tick: datetime
+) -> Iterator[dg.RunRequest]:
+    """Choose what a tick of the collection schedule launches.
+
+    Args:
+        keys: The partitions.
+        busy: Those of them that have an unfinished run.
+        unchanged: The lower-case names of the repositories that are known to have nothing new.
+        tick: The tick's time. Each partition is requested at most once for it.
+    """
     for key in keys:
-        if key not in busy:
+        if key not in busy and key.lower() not in unchanged:
             yield dg.RunRequest(run_key=f"{tick:%Y-%m-%dT%H:%M}/{key}", partition_key=key)
 
 
@@ -61,9 +92,7 @@ def quota_gate(context: dg.SensorEvaluationContext, services: dg.ResourceParam[S
     """Do to the gate what is due, and say how it stands."""
     now = services.clock()
     needed = buckets_needed(_queued_runs(context.instance))
-    gate = tend_gate(
-        context.instance, services.engine, needed=needed, opens_at=services.opens_at(needed, now), now=now
-    )
+    gate = tend_gate(context.instance, services.engine, needed=needed, opens_at=services.opens_at(needed, now), now=now)
     if gate is None or gate.state != "closed":
         return dg.SkipReason("The gate is open.")
     when = moment(gate.closed_until, now) if gate.closed_until else "as soon as possible"
@@ -124,5 +153,5 @@ def _backfill_is_open(instance: dg.DagsterInstance) -> bool:
     return any(backfill.status.value in {"REQUESTED", "CANCELING", "FAILING"} for backfill in instance.get_backfills())
 
 
-schedules = [hourly_discovery, hourly_collection]
+schedules = [hourly_discovery, hourly_activity, hourly_collection]
 sensors = [quota_gate, reconciliation, retirement]

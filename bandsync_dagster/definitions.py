@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from bandsync_dagster.asset_checks import build_asset_checks
+from bandsync_dagster.assets.activity import activity
 from bandsync_dagster.assets.changes import changes
 from bandsync_dagster.assets.coverage import coverage
 from bandsync_dagster.assets.jobs import jobs
@@ -13,10 +14,13 @@ from bandsync_dagster.assets.repositories import repositories
 from bandsync_dagster.assets.verifications import verifications
 from bandsync_dagster.automation import schedules, sensors
 from bandsync_dagster.resources import ServicesResource
-from bandsync_dagster.tags import COLLECTION_JOB, COVERAGE_JOB, DISCOVERY_JOB
+from bandsync_dagster.tags import ACTIVITY_JOB, COLLECTION_JOB, COVERAGE_JOB, DISCOVERY_JOB
 
 discovery_job = dg.define_asset_job(
     DISCOVERY_JOB, selection=[repositories], description="List the repositories of all sources and add partitions."
+)
+activity_job = dg.define_asset_job(
+    ACTIVITY_JOB, selection=[activity], description="Find out which repositories have anything to collect."
 )
 collection_job = dg.define_asset_job(
     COLLECTION_JOB,
@@ -35,9 +39,9 @@ def build_defs(*, resource_overrides: Mapping[str, Any] | None = None) -> dg.Def
         resource_overrides: Resources to use in place of the real ones, by name; tests hand in `services`.
     """
     return dg.Definitions(
-        assets=[repositories, changes, verifications, jobs, coverage],
+        assets=[repositories, activity, changes, verifications, jobs, coverage],
         asset_checks=build_asset_checks(),
-        jobs=[discovery_job, collection_job, coverage_job],
+        jobs=[discovery_job, activity_job, collection_job, coverage_job],
         schedules=schedules,
         sensors=sensors,
         resources={"services": ServicesResource(), **(resource_overrides or {})},

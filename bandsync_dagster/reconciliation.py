@@ -17,9 +17,9 @@ from bandsync_dagster.store.queries import unfinished_syncs
 from bandsync_dagster.store.syncs import Sync, cancel_sync, fail_sync
 from bandsync_dagster.tags import SUCCESSOR_OF
 
-# A worker writes a heartbeat every 15 s. One that is silent, and still is at the next look, has lost its process. Dagster
-# may not know: its default launcher notices a lost worker only while the code server that started it lives. (One look
-# is not enough: after an outage of the database every heartbeat is old.)
+# A worker writes a heartbeat every 15 s. One that is silent, and still is at the next look, has lost its process.
+# Dagster may not know: its default launcher notices a lost worker only while the code server that started it lives.
+# (One look is not enough: after an outage of the database every heartbeat is old.)
 SILENCE = timedelta(seconds=30)
 
 ENDED = frozenset({dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED})

@@ -22,12 +22,14 @@ COLLECTION: Final = "bandsync/collection"
 
 # Asset jobs. None may be called as an asset is: Dagster wants the names of both to differ.
 DISCOVERY_JOB: Final = "discovery"
+ACTIVITY_JOB: Final = "activity_scan"
 COLLECTION_JOB: Final = "collection"
 COVERAGE_JOB: Final = "coverage_report"
 
 # What each stage asks GitHub for: the rate limit resources whose exhaustion stops it.
 STAGE_BUCKETS: Final = {
     "repositories": frozenset({"core"}),
+    "activity": frozenset({"core", "graphql"}),
     "changes": frozenset({"graphql"}),
     "verifications": frozenset({"core"}),
     "jobs": frozenset({"core", "graphql"}),

@@ -1,13 +1,12 @@
 """The `repositories` asset: which repositories there are. It adds partitions; retiring them is a sensor's work."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
 
 from bandsync_dagster.assets.stage import StepRetries
-from bandsync_dagster.collection.collector import Deferred
+from bandsync_dagster.assets.unpartitioned import ask_github
 from bandsync_dagster.collection.discovery import (
     Discovery,
     DiscoveryError,
@@ -16,10 +15,10 @@ from bandsync_dagster.collection.discovery import (
     parse_sources,
     record_discovery,
 )
-from bandsync_dagster.deferral import defer
-from bandsync_dagster.github.errors import RateLimited
+from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.resources import Services
+from bandsync_dagster.settings import Settings
 from bandsync_dagster.tags import POOL
 
 
@@ -39,12 +38,11 @@ def repositories(
     """
     with StepRetries():
         try:
-            found = asyncio.run(_discover(services))
-        except RateLimited as limit:
-            defer(context, services, Deferred(stage="repositories", limit=limit))
-            return
+            found = ask_github(context, services, lambda client: _discover(client, services.settings))
         except DiscoveryError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
+        if found is None:
+            return
         gone = record_discovery(services.engine, found, now=services.clock())
         keys, added = _add_partitions(context.instance, found.keys)
         if found.problems:
@@ -52,14 +50,11 @@ def repositories(
         yield dg.MaterializeResult(metadata=_metadata(keys, added, gone))
 
 
-async def _discover(services: Services) -> Discovery:
-    settings = services.settings
-    sources = parse_sources(settings.sources)
+async def _discover(client: GitHubClient, settings: Settings) -> Discovery:
     wanted = SourceFilter(
         include=settings.include, exclude=settings.exclude, archived=settings.archived, forks=settings.forks
     )
-    async with services.client() as client:
-        return await discover(client, sources, wanted)
+    return await discover(client, parse_sources(settings.sources), wanted)
 
 
 def _add_partitions(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[list[str], int]:

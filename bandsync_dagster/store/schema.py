@@ -243,6 +243,15 @@ checkpoints = sa.Table(
     sa.Column("updated_at", UtcDateTime, nullable=False),
 )
 
+# The latest look at which repositories have anything new. `reasons` is null where there was nothing to collect.
+activity = sa.Table(
+    "activity",
+    metadata,
+    sa.Column("repository_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("checked_at", UtcDateTime, nullable=False),
+    sa.Column("reasons", sa.Text),
+)
+
 # Per token (its fingerprint, never the token) and bucket. `limit` is null until a response told it; a host that
 # reports no limits is `unlimited`.
 quotas = sa.Table(

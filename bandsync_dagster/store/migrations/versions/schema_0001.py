@@ -54,6 +54,7 @@ def upgrade() -> None:
     _create_job_totals()
     _create_jobs()
     _create_checkpoints()
+    _create_activity()
     _create_quotas()
     _create_quota_reservations()
     _create_gates()
@@ -280,6 +281,16 @@ def _create_checkpoints() -> None:
         sa.Column("sync_id", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("repository_id", "stage", name=op.f("pk_checkpoints")),
+    )
+
+
+def _create_activity() -> None:
+    op.create_table(
+        "activity",
+        sa.Column("repository_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("checked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("reasons", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("repository_id", name=op.f("pk_activity")),
     )
 
 
