@@ -20,6 +20,13 @@ import sqlalchemy as sa
 from bandsync_dagster.store.engine import create_store_engine, upgrade
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let whoever has the time have more payloads spoilt."""
+    parser.addoption(
+        "--spoilt-payloads", type=int, default=400, help="how many payloads collection/test_fuzz.py spoils (400)"
+    )
+
+
 class PostgresDatabases:
     """Makes and drops databases on one PostgreSQL server."""
 

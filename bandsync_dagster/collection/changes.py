@@ -159,7 +159,7 @@ class _Walk:
             page = await self._page("before", before)
             self._covered = _founded(page, self._settled(asked_at))
             await self._scan.put(page.changes, position=self._position())
-            before = page.start_cursor if self._covered else _moved_on(page.start_cursor, before)
+            before = page.start_cursor if self._covered else self._moved_on(page.start_cursor, before)
 
     async def _advance(self, covered: Covered) -> None:
         """Walk forward from the interval's upper end."""
@@ -173,7 +173,7 @@ class _Walk:
                 await self._scan.put(page.changes, position=self._position())
             if not page.has_next:
                 return
-            after, at_most = _moved_on(page.end_cursor, after), self._size.largest
+            after, at_most = self._moved_on(page.end_cursor, after), self._size.largest
 
     def _settled(self, asked_at: datetime) -> datetime:
         """Return up to when rows were settled for a request sent then, by GitHub's clock."""
@@ -196,12 +196,12 @@ class _Walk:
     async def _retreat(self, covered: Covered) -> None:
         """Take one page from below the interval's lower end."""
         page = await self._page("before", covered.lower)
-        if page.changes or not page.has_previous:
-            lower_at = page.changes[0].updated_at if page.changes else covered.lower_at
-            lower = page.start_cursor or covered.lower
-            self._covered = replace(covered, lower=lower, lower_at=lower_at, bottom=not page.has_previous)
+        if page.has_previous:
+            lower = self._moved_on(page.start_cursor, covered.lower)
         else:
-            self._covered = replace(covered, lower=_moved_on(page.start_cursor, covered.lower))
+            lower = page.start_cursor or covered.lower
+        lower_at = page.changes[0].updated_at if page.changes else covered.lower_at
+        self._covered = replace(covered, lower=lower, lower_at=lower_at, bottom=not page.has_previous)
         await self._scan.put(page.changes, position=self._position())
 
     async def _restart_backward(self, covered: Covered, refusal: RequestRefused) -> None:
@@ -252,6 +252,15 @@ class _Walk:
         self._scan.note(github_total=page.total, github_total_exact=True)
         return page
 
+    def _moved_on(self, cursor: str | None, previous: str | None) -> str:
+        """Return the next cursor; a walk that doesn't move would never end."""
+        if cursor is None or cursor == previous:
+            raise ServerError(
+                f"POST /graphql (pull requests of {self._scan.repository.full_name}): GitHub says there are more, "
+                "but gives no cursor to go on from"
+            )
+        return cursor
+
     def _position(self) -> dict[str, Any] | None:
         """Return the checkpoint; None before there is anything to claim."""
         if self._covered is None:
@@ -266,10 +275,3 @@ def _founded(page: ChangePage, settled_at: datetime) -> Covered | None:
         upper_at, lower_at = page.changes[settled].updated_at, page.changes[0].updated_at
         return Covered(page.cursors[settled], upper_at, page.start_cursor, lower_at, not page.has_previous)
     return None if page.has_previous else Covered(None, None, None, None, bottom=True)
-
-
-def _moved_on(cursor: str | None, previous: str | None) -> str:
-    """Return the next cursor; a walk that doesn't move would never end."""
-    if cursor is None or cursor == previous:
-        raise ServerError("GET pull requests: GitHub says there are more, but gives no cursor to go on from")
-    return cursor

@@ -175,7 +175,10 @@ class _Work:
         async def ask(count: int) -> list[SuiteJobs | None]:
             some = [(str(run.check_suite_node_id), run.id) for run in runs[:count]]
             suites = dict(some)
-            answers = await fetch_suites(self._scan.client, suites, repository_id=self._scan.repository.id)
+            repository = self._scan.repository
+            answers = await fetch_suites(
+                self._scan.client, suites, repository_id=repository.id, full_name=repository.full_name
+            )
             jobs = dict(zip(suites, answers, strict=True))
             # Should two runs claim one suite, it can't tell whose its jobs are.
             return [jobs[suite] if suites[suite] == run_id else None for suite, run_id in some]
@@ -219,6 +222,7 @@ class _Work:
                 page.suite_node_id,
                 run.id,
                 repository_id=self._scan.repository.id,
+                full_name=self._scan.repository.full_name,
                 after=page.end_cursor,
             )
         except QueryTooLarge:

@@ -118,7 +118,7 @@ async def fetch_changes(
 
 
 async def fetch_suites(
-    client: GitHubClient, suites: Mapping[str, int], *, repository_id: int, size: int = MOST_ITEMS
+    client: GitHubClient, suites: Mapping[str, int], *, repository_id: int, full_name: str = "", size: int = MOST_ITEMS
 ) -> list[SuiteJobs | None]:
     """Return the jobs of many workflow runs for one point.
 
@@ -126,6 +126,7 @@ async def fetch_suites(
         client: Asks GitHub.
         suites: At most 100 node ids of check suites, each with the id of its workflow run.
         repository_id: The repository's id, for the rows.
+        full_name: Its name, for errors.
         size: How many jobs of each run to ask for, at most 100.
 
     Returns:
@@ -134,7 +135,8 @@ async def fetch_suites(
     Raises:
         QueryTooLarge: GitHub gave up; ask for fewer suites, or fewer jobs of one.
     """
-    answer = await _fetch_nodes(client, SUITES, list(suites), {"size": size, "cursor": None}, "jobs of check suites")
+    name = " of ".join(filter(None, ("jobs of check suites", full_name)))
+    answer = await _fetch_nodes(client, SUITES, list(suites), {"size": size, "cursor": None}, name)
     nodes = _nodes(answer, len(suites), "CheckSuite")
     owners = suites.items()
     return [
@@ -149,12 +151,14 @@ async def fetch_suite(
     verification_id: int,
     *,
     repository_id: int,
+    full_name: str = "",
     after: str | None = None,
     size: int = MOST_ITEMS,
 ) -> SuiteJobs | None:
     """Return the next page of the jobs of one workflow run, or None for a gap."""
     variables = {"size": size, "cursor": after}
-    answer = await _fetch_nodes(client, SUITES, [node_id], variables, f"jobs of run {verification_id}")
+    name = " of ".join(filter(None, (f"jobs of run {verification_id}", full_name)))
+    answer = await _fetch_nodes(client, SUITES, [node_id], variables, name)
     node = _nodes(answer, 1, "CheckSuite")[0]
     return None if node is None else _suite_jobs(node, node_id, verification_id, repository_id)
 
@@ -212,7 +216,7 @@ def _change_page(answer: GraphQLAnswer) -> ChangePage:
     return ChangePage(
         repository_id=repository_id,
         node_id=repository.text("id"),
-        full_name=repository.text("nameWithOwner"),
+        full_name=repository.full_name("nameWithOwner"),
         total=feed.integer("totalCount"),
         changes=[parse_change(edge.fields("node"), repository_id) for edge in edges],
         cursors=[edge.text("cursor") for edge in edges],
@@ -341,7 +345,7 @@ def _activity(node: Fields) -> Activity:
     return Activity(
         repository_id=node.integer("databaseId"),
         node_id=node.text("id"),
-        full_name=node.text("nameWithOwner"),
+        full_name=node.full_name("nameWithOwner"),
         archived=node.boolean("isArchived"),
         pushed_at=node.optional_time("pushedAt"),
         changes=feed.integer("totalCount"),

@@ -16,6 +16,8 @@ _LARGEST_ID = 2**63 - 1
 # One form for all Python versions: `datetime.fromisoformat` took week dates and more from 3.11 on.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:?\d\d)", re.ASCII)
 _FIRST_REAL_YEAR = 2000
+# What GitHub allows in a name; "." and ".." would change the path they stand in.
+_FULL_NAME = re.compile(r"(?!\.\.?/)[A-Za-z0-9._-]+/(?!\.\.?\Z)[A-Za-z0-9._-]+")
 
 
 def decode(body: bytes) -> Any:  # noqa: ANN401 - JSON is anything
@@ -77,6 +79,13 @@ class Fields:
         value = self._required(field)
         if not isinstance(value, str):
             self.fail(field, f"should be a string, not {_kind(value)}")
+        return value
+
+    def full_name(self, field: str) -> str:
+        """Return the full name of a repository, fit to be asked for."""
+        value = self.text(field)
+        if not _FULL_NAME.fullmatch(value):
+            self.fail(field, "should be the name of a repository, such as owner/name")
         return value
 
     def boolean(self, field: str) -> bool:

@@ -180,7 +180,7 @@ def parse_repository(item: Fields) -> Repository:
     return Repository(
         id=item.integer("id"),
         node_id=item.text("node_id"),
-        full_name=item.text("full_name"),
+        full_name=item.full_name("full_name"),
         private=item.boolean("private"),
         visibility=item.optional_text("visibility"),
         archived=item.optional_boolean("archived") or False,

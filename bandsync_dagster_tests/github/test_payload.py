@@ -20,6 +20,7 @@ WRONG = [
     (Fields.integer, [None, True, 1.5, "1", [], {}, 2**63, -(2**63)]),
     (Fields.big_integer, [None, True, 1.5, "", "1.5", "٣", "9" * 19, "1" * 20, []]),
     (Fields.text, [None, 1, True, [], {}]),
+    (Fields.full_name, [None, 1, "", "pool", "acme/", "/pool", "acme/pool/x", "../pool", "acme/..", "a b/pool"]),
     (Fields.boolean, [None, 0, 1, "true", []]),
     (
         Fields.time,
