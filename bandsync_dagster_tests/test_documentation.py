@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from bandsync_dagster import automation
 from bandsync_dagster.cli.commands import bandsync
 from bandsync_dagster.settings import Settings
 from bandsync_dagster.simulator import World, generate
@@ -135,6 +136,12 @@ def test_the_gate_page_names_each_state_of_the_gate() -> None:
     states = set(re.findall(r'state="(\w+)"', source))
     table = rows(section("docs/lifecycle.md", "## The gate"))
     assert {row[1] for row in table} | {row[2] for row in table} == states
+
+
+def test_the_operations_page_lists_everything_that_runs_by_itself() -> None:
+    """Schedules and sensors in docs/operations.md are those that there are."""
+    listed = [unquoted(row[0]) for row in rows(section("docs/operations.md", "## Schedules and sensors"))]
+    assert sorted(map(str, listed)) == sorted(each.name for each in (*automation.schedules, *automation.sensors))
 
 
 @pytest.mark.parametrize("table", [*metadata.sorted_tables, stage_status], ids=lambda table: table.name)
