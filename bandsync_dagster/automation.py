@@ -1,22 +1,21 @@
 """Schedules and sensors: what happens by itself. Each body reads, calls one decision, and translates the answer."""
 
 import json
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 import dagster as dg
 
+from bandsync_dagster.collection.activity import is_up_to_date
 from bandsync_dagster.gate import buckets_needed, tend_gate
 from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.reconciliation import reconcile
 from bandsync_dagster.resources import Services
 from bandsync_dagster.store import queries
-from bandsync_dagster.store.activity import unchanged_repositories
-from bandsync_dagster.tags import ACTIVITY_JOB, COLLECTION_JOB, DISCOVERY_JOB, PARTITION, POOL
+from bandsync_dagster.store.activity import latest_looks
+from bandsync_dagster.store.standing import standings
+from bandsync_dagster.tags import ACTIVITY_JOB, COLLECTION_JOB, DISCOVERY_JOB, PARTITION, POOL, PRIORITY
 from bandsync_dagster.wording import moment
-
-# What an hourly look found is good until the next one is due.
-FRESH_ACTIVITY = timedelta(hours=1)
 
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -44,7 +43,8 @@ def hourly_discovery(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
 )
 def hourly_activity(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     """Request one look at the repositories' activity an hour."""
-    return dg.RunRequest(run_key=f"activity/{context.scheduled_execution_time:%Y-%m-%dT%H:%M}")
+    # Ahead of the collections in the queue: most of those may turn out not to be needed.
+    return dg.RunRequest(run_key=f"activity/{context.scheduled_execution_time:%Y-%m-%dT%H:%M}", tags={PRIORITY: "10"})
 
 
 @dg.schedule(
@@ -57,28 +57,27 @@ def hourly_collection(
     context: dg.ScheduleEvaluationContext, services: dg.ResourceParam[Services]
 ) -> Iterator[dg.RunRequest]:
     """Request one run for each repository that may have anything new and that nobody is about to collect."""
-    tick = context.scheduled_execution_time
     return collection_requests(
         context.instance.get_dynamic_partitions(repositories_partitions.name or ""),
         busy=_partitions_with_unfinished_runs(context.instance),
-        unchanged=unchanged_repositories(services.engine, since=tick - FRESH_ACTIVITY),
-        tick=tick,
+        up_to_date=_up_to_date(services),
+        tick=context.scheduled_execution_time,
     )
 
 
 def collection_requests(
-    keys: Sequence[str], *, busy: set[str], unchanged: set[str], tick: datetime
+    keys: Sequence[str], *, busy: set[str], up_to_date: set[str], tick: datetime
 ) -> Iterator[dg.RunRequest]:
     """Choose what a tick of the collection schedule launches.
 
     Args:
         keys: The partitions.
         busy: Those of them that have an unfinished run.
-        unchanged: The lower-case names of the repositories that are known to have nothing new.
+        up_to_date: The lower-case names of the repositories that are known to have nothing to collect.
         tick: The tick's time. Each partition is requested at most once for it.
     """
     for key in keys:
-        if key not in busy and key.lower() not in unchanged:
+        if key not in busy and key.lower() not in up_to_date:
             yield dg.RunRequest(run_key=f"{tick:%Y-%m-%dT%H:%M}/{key}", partition_key=key)
 
 
@@ -118,21 +117,48 @@ def reconciliation(context: dg.SensorEvaluationContext, services: dg.ResourcePar
     name="retirement",
     minimum_interval_seconds=300,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Removes the partitions of repositories that are gone, once nothing targets them any more.",
+    description="Removes the partitions of repositories that are gone or have another name now, once nothing targets "
+    "them any more.",
 )
 def retirement(
     context: dg.SensorEvaluationContext, services: dg.ResourceParam[Services]
 ) -> dg.SensorResult | dg.SkipReason:
-    """Remove partitions whose repository is gone and that no backfill and no unfinished run targets.
+    """Remove partitions that stand for no repository any more and that no backfill and no unfinished run targets.
 
     Removing one that a backfill targets would end the whole backfill, so an open backfill postpones all removals.
     """
-    gone = set(queries.gone_repositories(services.engine))
-    keys = gone.intersection(context.instance.get_dynamic_partitions(repositories_partitions.name or ""))
+    keys = partitions_to_retire(
+        context.instance.get_dynamic_partitions(repositories_partitions.name or ""),
+        gone=queries.gone_repositories(services.engine),
+        former=queries.former_names(services.engine),
+    )
     if not keys or _backfill_is_open(context.instance):
         return dg.SkipReason("No partition to remove, or a backfill may still need it.")
     idle = sorted(keys - _partitions_with_unfinished_runs(context.instance))
     return dg.SensorResult(dynamic_partitions_requests=[repositories_partitions.build_delete_request(idle)])
+
+
+def partitions_to_retire(keys: Sequence[str], *, gone: Sequence[str], former: Mapping[str, str]) -> set[str]:
+    """Choose the partitions that stand for no repository any more.
+
+    Args:
+        keys: The partitions.
+        gone: The names of the repositories that are gone.
+        former: Names of repositories that have another one now, and that one; in lower case. Such a partition has had
+            its day once the present name has one too: both would collect the same.
+    """
+    spelled = {key.lower(): key for key in keys}
+    renamed = (old for old, new in former.items() if new in spelled)
+    return {spelled[name] for name in (*map(str.lower, gone), *renamed) if name in spelled}
+
+
+def _up_to_date(services: Services) -> set[str]:
+    """Return the lower-case names of the repositories that are known to have nothing to collect."""
+    now = services.clock()
+    looks = latest_looks(services.engine)
+    known = standings(services.engine, now=now, detail=services.settings.detail)
+    repositories = (each.repository for each in known if is_up_to_date(each, looks.get(each.repository.id), now=now))
+    return {repository.full_name.lower() for repository in repositories}
 
 
 def _queued_runs(instance: dg.DagsterInstance) -> Iterator[dg.DagsterRun]:

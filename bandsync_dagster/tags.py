@@ -9,6 +9,8 @@ POOL_LIMIT: Final = 5
 
 # Dagster's own: the repository a run is for. The queue admits one run per value (dagster.yaml).
 PARTITION: Final = "dagster/partition"
+# Dagster's own: which queued run is launched first (the highest; 0 without it).
+PRIORITY: Final = "dagster/priority"
 
 # On a successor: the run whose syncs it continues. Written by `deferral`; read there, by the assets and by
 # reconciliation. A re-execution by hand copies the tag but has another parent, so it continues nothing.

@@ -71,14 +71,9 @@ def _bucket(bucket: str, states: Sequence[QuotaState], now: datetime) -> BucketQ
     closings = [state.closed_until for state in limited if state.closed_until and state.closed_until > now]
     return BucketQuota(
         bucket=bucket,
-        remaining=sum(_remaining(state, now) for state in limited),
+        remaining=sum(state.left(now) for state in limited),
         limit=sum(state.limit or 0 for state in limited),
         tokens=len(states),
         # With another token still open nobody waits.
         closed_until=min(closings) if len(closings) == len(states) else None,
     )
-
-
-def _remaining(state: QuotaState, now: datetime) -> int:
-    window_is_over = state.reset_at is not None and state.reset_at <= now
-    return (state.limit or 0) if window_is_over or state.remaining is None else state.remaining

@@ -7,7 +7,7 @@ ETag, free where nothing is new (GitHub docs: best practices for using the REST 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from bandsync_dagster.collection.archived import is_final
 from bandsync_dagster.collection.changes import Covered
@@ -18,12 +18,16 @@ from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.errors import AccessError, QueryTooLarge
 from bandsync_dagster.github.graphql import Activity, fetch_activity
 from bandsync_dagster.github.rest import RunPage, fetch_runs
+from bandsync_dagster.store.activity import Look
 from bandsync_dagster.store.queries import StoredRepository
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.store.standing import Standing
 
 # Conditional requests in flight at once.
 CONCURRENCY = 4
+
+# What an hourly look found is good until the next one is due.
+FRESH = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,17 @@ async def find_active(client: GitHubClient, standings: Sequence[Standing], *, no
     return [
         Active(standing, reasons[standing.repository.id]) for standing in standings if reasons[standing.repository.id]
     ]
+
+
+def is_up_to_date(standing: Standing, look: Look | None, *, now: datetime) -> bool:
+    """Whether there is certainly nothing to collect: decided from what is stored, without asking GitHub.
+
+    That takes a fresh look that found nothing, or whose findings were all collected since, and a store that knows of
+    nothing left to do. Whatever is not known is to be collected.
+    """
+    if look is None or now - look.checked_at >= FRESH or known_reasons(standing, now):
+        return False
+    return look.reasons is None or all(started >= look.checked_at for started in standing.completed.values())
 
 
 def known_reasons(standing: Standing, now: datetime) -> tuple[str, ...]:

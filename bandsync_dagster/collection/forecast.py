@@ -49,7 +49,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryForecast:
-    """What collecting one repository will cost, by stage. `exact` is False where GitHub gave a lower bound only."""
+    """What collecting one repository will cost, by stage.
+
+    `exact` is False where GitHub gave a lower bound only, or where its runs were not counted.
+    """
 
     full_name: str
     stages: Mapping[str, Cost]
@@ -82,7 +85,7 @@ class Forecast:
 
     @property
     def exact(self) -> bool:
-        """Whether no total was a lower bound."""
+        """Whether every total was counted, and none was a lower bound."""
         return all(each.exact for each in self.repositories)
 
 
@@ -112,20 +115,37 @@ def _windows(needed: int, limit: int, remaining: int, share: float) -> int:
 
 
 async def forecast(
-    client: GitHubClient, standings: Sequence[Standing], options: StageOptions, *, now: datetime
+    client: GitHubClient,
+    standings: Sequence[Standing],
+    options: StageOptions,
+    *,
+    now: datetime,
+    sample: int | None = None,
 ) -> Forecast:
-    """Ask GitHub for the totals of repositories and estimate what collecting them costs from where they stand."""
+    """Ask GitHub for the totals of repositories and estimate what collecting them costs from where they stand.
+
+    Args:
+        client: The way to GitHub.
+        standings: The repositories.
+        options: How they are to be collected.
+        now: The present moment.
+        sample: Of how many of them the runs are counted, at a request each: the others are taken to have as many new
+            ones as these on average. None is all.
+    """
     points, since = client.spent.points, days_before(now, options.history_days)
+    activities = await fetch_activities(client, standings)
+    counted = {each.repository.id: await _count_runs(client, each, since) for each in _spread(standings, sample)}
+    new_runs = _average_missing(standings, counted)
     forecasts: list[RepositoryForecast] = []
     unreadable: list[str] = []
-    asked = 0
-    for standing, activity in await fetch_activities(client, standings):
-        runs = await _count_runs(client, standing, since)
-        asked += runs is None or not runs.free
+    for standing, activity in activities:
+        guess = _RunCount(standing.verifications + new_runs, exact=False)
+        runs = counted.get(standing.repository.id, guess)
         if activity is None or runs is None:
             unreadable.append(standing.repository.full_name)
         else:
             forecasts.append(estimate(standing, Totals(activity.changes, runs.total, runs.exact), options))
+    asked = sum(runs is None or not runs.free for runs in counted.values())
     return Forecast(forecasts, unreadable, Cost(asked, client.spent.points - points))
 
 
@@ -134,6 +154,20 @@ class _RunCount:
     total: int
     exact: bool
     free: bool = False
+
+
+def _spread(standings: Sequence[Standing], sample: int | None) -> Sequence[Standing]:
+    """Return as many of them as the sample is large, evenly over the whole list; all of them without a sample."""
+    if sample is None or len(standings) <= sample:
+        return standings
+    return [standings[number * len(standings) // sample] for number in range(sample)]
+
+
+def _average_missing(standings: Sequence[Standing], counted: Mapping[int, _RunCount | None]) -> int:
+    """Return how many runs those that were counted have on average that are not stored, rounded up."""
+    totals = ((each.verifications, counted.get(each.repository.id)) for each in standings)
+    missing = [max(runs.total - stored, 0) for stored, runs in totals if runs is not None]
+    return math.ceil(sum(missing) / len(missing)) if missing else 0
 
 
 async def _count_runs(client: GitHubClient, standing: Standing, since: datetime | None) -> _RunCount | None:

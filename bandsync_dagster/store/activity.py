@@ -1,14 +1,22 @@
-"""What the latest look at the repositories' activity found: which have anything to collect, and which have not."""
+"""What the latest look at each repository found. What follows from it is decided in `collection.activity`."""
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from bandsync_dagster.store.engine import reading, writing
 from bandsync_dagster.store.rows import clean_text
-from bandsync_dagster.store.schema import activity, repositories
+from bandsync_dagster.store.schema import activity
 from bandsync_dagster.store.statements import excluded, insert_into
+
+
+class Look(NamedTuple):
+    """When a repository was looked at, and why it was worth collecting then; None where nothing was to be collected."""
+
+    checked_at: datetime
+    reasons: str | None
 
 
 def record_activity(engine: sa.Engine, found: Mapping[int, str | None], *, now: datetime) -> None:
@@ -21,16 +29,17 @@ def record_activity(engine: sa.Engine, found: Mapping[int, str | None], *, now: 
     ]
     with writing(engine) as connection:
         statement = insert_into(connection, activity)
-        set_ = excluded(statement, "repository_id")
-        connection.execute(statement.on_conflict_do_update(index_elements=["repository_id"], set_=set_), rows)
+        statement = statement.on_conflict_do_update(
+            index_elements=["repository_id"],
+            set_=excluded(statement, "repository_id"),
+            # Two looks may overlap: the one that began later knows better.
+            where=activity.c.checked_at <= statement.excluded.checked_at,
+        )
+        connection.execute(statement, rows)
 
 
-def unchanged_repositories(engine: sa.Engine, *, since: datetime) -> set[str]:
-    """Return the lower-case names of the repositories that a look since then found unchanged."""
-    statement = (
-        sa.select(sa.func.lower(repositories.c.full_name))
-        .join_from(activity, repositories, activity.c.repository_id == repositories.c.id)
-        .where(activity.c.checked_at >= since, activity.c.reasons.is_(None), repositories.c.state == "active")
-    )
+def latest_looks(engine: sa.Engine) -> dict[int, Look]:
+    """Return the latest look at each repository, by id."""
+    statement = sa.select(activity.c.repository_id, activity.c.checked_at, activity.c.reasons)
     with reading(engine) as connection:
-        return set(connection.execute(statement).scalars())
+        return {repository_id: Look(*look) for repository_id, *look in connection.execute(statement)}

@@ -190,10 +190,28 @@ def unfinished_verifications(engine: sa.Engine, repository_id: int) -> list[Unfi
 
 
 def gone_repositories(engine: sa.Engine) -> list[str]:
-    """Return the names of the repositories that are gone."""
-    statement = sa.select(repositories.c.full_name).where(repositories.c.state == "gone")
+    """Return the names of the repositories that are gone, but not a name that another repository has now."""
+    others = repositories.alias("others")
+    taken = sa.exists().where(
+        sa.func.lower(others.c.full_name) == sa.func.lower(repositories.c.full_name), others.c.state != "gone"
+    )
+    statement = sa.select(repositories.c.full_name).where(repositories.c.state == "gone", ~taken)
     with reading(engine) as connection:
         return list(connection.execute(statement.order_by(repositories.c.full_name)).scalars())
+
+
+def former_names(engine: sa.Engine) -> dict[str, str]:
+    """Return names under which repositories were collected that have another one now, and that one; in lower case."""
+    former, present = sa.func.lower(syncs.c.full_name), sa.func.lower(repositories.c.full_name)
+    taken = sa.select(sa.func.lower(repositories.c.full_name))
+    statement = (
+        sa.select(former, present)
+        .join_from(syncs, repositories, repositories.c.id == syncs.c.repository_id)
+        .where(former.not_in(taken))
+        .distinct()
+    )
+    with reading(engine) as connection:
+        return dict(connection.execute(statement).tuples().all())
 
 
 def unfinished_syncs(engine: sa.Engine) -> list[Sync]:

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bandsync_dagster.store.engine import reading
-from bandsync_dagster.store.queries import StoredRepository
+from bandsync_dagster.store.queries import Detail, StoredRepository
 from bandsync_dagster.store.schema import (
     UNFINISHED_VERIFICATION,
     changes,
@@ -30,7 +30,7 @@ class Standing:
     Attributes:
         repository: The repository.
         positions: The checkpoint of each stage that has one.
-        completed: The stages whose latest sync is completed.
+        completed: When the latest sync of each stage started, of those where it is completed.
         changes: How many changes are stored.
         newest_change: When the latest of them was updated.
         verifications: How many verifications are stored.
@@ -41,7 +41,7 @@ class Standing:
 
     repository: StoredRepository
     positions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    completed: frozenset[str] = frozenset()
+    completed: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
     changes: int = 0
     newest_change: datetime | None = None
     verifications: int = 0
@@ -50,20 +50,26 @@ class Standing:
     pending: int = 0
 
 
-def standings(engine: sa.Engine, *, now: datetime) -> list[Standing]:
-    """Return how far each readable repository is collected, by name."""
+def standings(engine: sa.Engine, *, now: datetime, detail: Detail = "basic") -> list[Standing]:
+    """Return how far each readable repository is collected, by name.
+
+    Args:
+        engine: The store.
+        now: When what is due is due.
+        detail: How much of each job is wanted: where less is stored, its verification is pending.
+    """
     statement = sa.select(repositories).where(repositories.c.state == "active").order_by(repositories.c.full_name)
     with reading(engine) as connection:
         known = [StoredRepository(**row) for row in connection.execute(statement).mappings()]
         positions = _positions(connection)
         completed = _completed(connection)
         stored_changes = _grouped(connection, _change_facts())
-        stored_runs = _grouped(connection, _verification_facts(now))
+        stored_runs = _grouped(connection, _verification_facts(now, detail))
     return [
         Standing(
             repository,
             positions.get(repository.id, {}),
-            completed.get(repository.id, frozenset()),
+            completed.get(repository.id, {}),
             **stored_changes.get(repository.id, {}),
             **stored_runs.get(repository.id, {}),
         )
@@ -79,14 +85,14 @@ def _positions(connection: sa.Connection) -> dict[int, dict[str, Mapping[str, An
     return found
 
 
-def _completed(connection: sa.Connection) -> dict[int, frozenset[str]]:
+def _completed(connection: sa.Connection) -> dict[int, dict[str, datetime]]:
     latest = sa.select(sa.func.max(syncs.c.id)).group_by(syncs.c.repository_id, syncs.c.stage)
-    statement = sa.select(syncs.c.repository_id, syncs.c.stage).where(
+    statement = sa.select(syncs.c.repository_id, syncs.c.stage, syncs.c.started_at).where(
         syncs.c.id.in_(latest), syncs.c.state == "completed", syncs.c.repository_id.is_not(None)
     )
-    found: dict[int, frozenset[str]] = {}
-    for repository_id, stage in connection.execute(statement):
-        found[repository_id] = found.get(repository_id, frozenset()) | {stage}
+    found: dict[int, dict[str, datetime]] = {}
+    for repository_id, stage, started_at in connection.execute(statement):
+        found.setdefault(repository_id, {})[stage] = started_at
     return found
 
 
@@ -98,11 +104,12 @@ def _change_facts() -> sa.Select[Any]:
     ).group_by(changes.c.repository_id)
 
 
-def _verification_facts(now: datetime) -> sa.Select[Any]:
+def _verification_facts(now: datetime, detail: Detail) -> sa.Select[Any]:
     pending = sa.or_(
         job_totals.c.verification_id.is_(None),
         job_totals.c.run_attempt < verifications.c.run_attempt,
         job_totals.c.retry_at <= now,
+        job_totals.c.detail != "full" if detail == "full" else sa.false(),
     )
     return (
         sa.select(

@@ -66,6 +66,11 @@ class QuotaState(NamedTuple):
     closed_until: datetime | None
     observed_at: datetime
 
+    def left(self, now: datetime) -> int:
+        """Return what is left of a limited one; one whose window has ended counts as full."""
+        window_is_over = self.reset_at is not None and self.reset_at <= now
+        return (self.limit or 0) if window_is_over or self.remaining is None else self.remaining
+
 
 def stage_statuses(engine: sa.Engine) -> list[StageStatus]:
     """Return the view `stage_status` by name and stage."""

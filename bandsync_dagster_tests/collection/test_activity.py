@@ -1,21 +1,17 @@
 """Finding out which repositories have anything new, and what that costs."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from bandsync_dagster.collection.activity import Active, find_active
 from bandsync_dagster.github.errors import RateLimited
-from bandsync_dagster.github.rest import fetch_runs
 from bandsync_dagster.simulator import Limits, World, generate
-from bandsync_dagster.simulator.records import Repository
 from bandsync_dagster.store.repositories import mark_repository, upsert_repositories
-from bandsync_dagster.store.schema import checkpoints, syncs
 from bandsync_dagster.store.standing import standings
+from bandsync_dagster_tests.collection.organisations import multiplied
 from bandsync_dagster_tests.collection.simulated import START, Clockwork, Simulate, Simulation, on_sqlite
 
 pytestmark = on_sqlite
@@ -156,41 +152,6 @@ def test_a_rate_limit_ends_the_look(simulate: Simulate) -> None:
     simulation.github.spend("graphql", 40)
     with pytest.raises(RateLimited):
         look(simulation)
-
-
-def multiplied(simulation: Simulation, engine: sa.Engine) -> None:
-    """Give the other repositories of an organisation what collecting the first has left in the store.
-
-    Collecting 800 takes minutes; only the ETags of their empty head pages need GitHub.
-    """
-    first, *others = simulation.world.repositories.values()
-    etags = asyncio.run(head_etags(simulation, others))
-    with engine.begin() as connection:
-        for table in (syncs, checkpoints):
-            rows = connection.execute(sa.select(table).where(table.c.repository_id == first.id)).mappings().all()
-            connection.execute(table.insert(), [row for each in others for row in copies(rows, each, etags[each.id])])
-
-
-async def head_etags(simulation: Simulation, repositories: Sequence[Repository]) -> dict[int, dict[str, str]]:
-    """Return the ETag of each repository's head page."""
-    etags: dict[int, dict[str, str]] = {}
-    async with simulation.client() as client:
-        for each in repositories:
-            page = await fetch_runs(client, each.full_name, repository_id=each.id)
-            assert page.etag is not None
-            etags[each.id] = {page.fingerprint: page.etag}
-    return etags
-
-
-def copies(
-    rows: Sequence[Mapping[str, Any]], repository: Repository, etags: dict[str, str]
-) -> Iterator[dict[str, Any]]:
-    """Return rows of one repository as another's."""
-    for row in rows:
-        own: dict[str, Any] = {"repository_id": repository.id}
-        if "position" in row and "etags" in row["position"]:
-            own["position"] = {**row["position"], "etags": etags}
-        yield {name: value for name, value in {**row, **own}.items() if name != "id"}
 
 
 def test_an_unchanged_organisation_of_800_repositories_costs_8_points(simulate: Simulate, engine: sa.Engine) -> None:

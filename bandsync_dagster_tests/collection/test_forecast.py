@@ -7,21 +7,29 @@ import pytest
 
 from bandsync_dagster.collection.forecast import Cost, Forecast, forecast, windows
 from bandsync_dagster.collection.scan import StageOptions
-from bandsync_dagster.simulator import generate
+from bandsync_dagster.simulator import World, generate
 from bandsync_dagster.store.repositories import upsert_repositories
 from bandsync_dagster.store.standing import standings
-from bandsync_dagster_tests.collection.simulated import START, Clockwork, Simulate, Simulation, on_sqlite
+from bandsync_dagster_tests.collection.simulated import (
+    START,
+    Clockwork,
+    Simulate,
+    Simulation,
+    evenly,
+    fill_with_runs,
+    on_sqlite,
+)
 
 LIMITS = {"core": 5000, "graphql": 5000}
 
 
-def ask(simulation: Simulation, **options: Any) -> Forecast:
+def ask(simulation: Simulation, sample: int | None = None, **options: Any) -> Forecast:
     """Forecast the collection of all repositories in the store."""
 
     async def ask_github() -> Forecast:
         async with simulation.client() as client:
             known = standings(simulation.engine, now=simulation.clock())
-            return await forecast(client, known, StageOptions(**options), now=simulation.clock())
+            return await forecast(client, known, StageOptions(**options), now=simulation.clock(), sample=sample)
 
     return asyncio.run(ask_github())
 
@@ -110,6 +118,36 @@ def test_86_repositories_with_28000_runs_fit_in_one_window(simulate: Simulate) -
     assert spent["graphql"] <= told.cost.graphql
     assert max(spent.values()) < 5000 * 0.95
     simulation.assert_true()
+
+
+@on_sqlite
+def test_the_runs_of_some_stand_for_those_of_all(simulate: Simulate) -> None:
+    """Many repositories cost as little to forecast as a few; the answer is then an estimate, and says so."""
+    clock = Clockwork()
+    world = World(clock=clock)
+    for number in range(60):
+        # From 0 to 59 runs: on average 29.5, and the ten that are counted have 27.
+        fill_with_runs(world, f"acme/r{number:02}", evenly(number, days=60), jobs=1)
+    simulation = simulate(world, clock)
+    upsert_repositories(simulation.engine, world.truth()["repositories"], now=START)
+    exact, estimate = ask(simulation), ask(simulation, sample=10)
+    assert (exact.exact, estimate.exact) == (True, False)
+    assert (exact.spent, estimate.spent) == (Cost(core=60, graphql=1), Cost(core=10, graphql=1))
+    assert len(estimate.repositories) == 60
+    assert estimate.cost.core == exact.cost.core == 60
+    assert abs(estimate.cost.graphql - exact.cost.graphql) <= 6
+    assert ask(simulation, sample=60).exact
+
+
+@on_sqlite
+def test_what_can_not_be_read_does_not_count_in_an_average(simulate: Simulate) -> None:
+    """A sample of which nothing can be read still leaves a forecast of the pull requests."""
+    simulation = discovered(simulate, repositories=4, changes=5, runs=5)
+    simulation.github.faults.add("forbidden", path="alto/actions", times=None)
+    simulation.github.faults.add("forbidden", path="cello/actions", times=None)
+    told = ask(simulation, sample=2)
+    assert told.unreadable == ["acme/alto", "acme/cello"]
+    assert [each.cost for each in told.repositories] == [Cost(core=1, graphql=1 + 3)] * 2
 
 
 @pytest.mark.parametrize(
