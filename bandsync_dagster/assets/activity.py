@@ -1,6 +1,5 @@
 """The `activity` asset: which repositories have anything to collect, and at what cost. It collects nothing itself."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from bandsync_dagster.resources import Services
 from bandsync_dagster.store.activity import record_activity
 from bandsync_dagster.store.standing import Standing, standings
 from bandsync_dagster.store.status import quota_states
-from bandsync_dagster.tags import POOL
+from bandsync_dagster.tags import POOL, STAGE_BUCKETS
 
 # Of how many repositories a forecast counts the runs, at a request each.
 FORECAST_SAMPLE = 20
@@ -99,12 +98,18 @@ def _forecast(context: dg.AssetExecutionContext, services: Services, active: Seq
 
 
 def _windows(services: Services, cost: Cost) -> int:
-    """Return how many windows of quota the cost takes, all tokens together."""
+    """Return how many windows of quota the cost takes, all tokens together.
+
+    A token that was not used yet is taken to have as much as another one.
+    """
     mine = {credential.fingerprint for credential in services.credentials}
     now = services.clock()
-    limits, left = Counter[str](), Counter[str]()
-    for quota in quota_states(services.engine):
-        if quota.fingerprint in mine and quota.limit:
-            limits[quota.bucket] += quota.limit
-            left[quota.bucket] += quota.left(now)
+    limits: dict[str, int] = {}
+    left: dict[str, int] = {}
+    for bucket in STAGE_BUCKETS["activity"]:
+        quotas = [each for each in quota_states(services.engine) if each.bucket == bucket and each.fingerprint in mine]
+        if known := [quota.limit for quota in quotas if quota.limit]:
+            unused = (len(mine) - len(known)) * known[0]
+            limits[bucket] = sum(known) + unused
+            left[bucket] = sum(quota.left(now) for quota in quotas) + unused
     return windows(cost, limits, left, share=services.settings.reserve)
