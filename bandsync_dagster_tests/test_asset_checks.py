@@ -82,7 +82,7 @@ def test_a_wrong_count_is_noticed(
     services: Services, instance: dg.DagsterInstance, damage: str, noticed_by: set[str]
 ) -> None:
     """Each kind of damage fails just the checks it contradicts, in every stage."""
-    run_job(services, instance, COLLECTION_JOB, NAME)
+    assert run_job(services, instance, COLLECTION_JOB, NAME).success
     for stage in STAGES:
         with services.engine.begin() as connection:
             connection.execute(sa.text(damage.format(stage=stage)))
