@@ -198,12 +198,16 @@ def _github_url(text: str) -> str:
 def _database_url(text: str) -> str:
     remedy = "write sqlite:////absolute/path.db or postgresql://USER:PASSWORD@HOST/DATABASE"
     try:
-        backend = make_url(text).get_backend_name()
+        url = make_url(text)
+        backend = url.get_backend_name()
     except (ArgumentError, ValueError):
         # SQLAlchemy's own message repeats the URL, and with it the password.
         raise ValueError(f"not a database URL; {remedy}") from None
     if backend not in {"sqlite", "postgresql"}:
         raise ValueError(f"{backend} is not supported; {remedy}")
+    if "@" in (url.host or ""):
+        # The end of the password, taken for the host: it would be shown in messages.
+        raise ValueError("more than one @; inside the user name or password write it %40")
     return text
 
 

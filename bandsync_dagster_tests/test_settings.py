@@ -111,6 +111,7 @@ def test_a_github_app_is_read_with_its_key_or_the_file_of_it() -> None:
             "mysql://user:secret@db/bandsync",
             "write sqlite:////absolute/path.db or postgresql://",
         ),
+        ("BANDSYNC_DATABASE_URL", "postgresql://user:pass@secret@db/bandsync", "write it %40"),
         ("BANDSYNC_ARCHIVED", "maybe", "write true or false"),
         ("BANDSYNC_RESERVE", "1", "from 0 to below 1"),
         ("BANDSYNC_RESERVE", "nan", "from 0 to below 1"),
