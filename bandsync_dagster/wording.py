@@ -10,6 +10,11 @@ def moment(at: datetime, now: datetime) -> str:
     return f"at {day}{local:%H:%M:%S} ({_from_now((at - now).total_seconds())})"
 
 
+def counted(number: int, one: str, several: str) -> str:
+    """Say how many: `1 run`, `1,200 runs`."""
+    return f"{number:,} {one if number == 1 else several}"
+
+
 def _from_now(seconds: float) -> str:
     return "now" if seconds <= 0 else f"in {span(seconds)}"
 

@@ -14,6 +14,7 @@ from bandsync_dagster.cli.tracking import Standing, Track
 from bandsync_dagster.collection.forecast import Cost
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.store.syncs import Sync
+from bandsync_dagster.wording import counted
 
 # Of a large collection, the rows a person can take in; those that are not complete always come first.
 ROWS_SHOWN: Final = 60
@@ -101,7 +102,7 @@ def summary(report: Report) -> Text:
         f"{sum(sync.requests for sync in syncs):,} requests and {sum(sync.points for sync in syncs):,} GraphQL points"
     )
     deferrals = sum(row.track.deferrals for row in report.rows)
-    waits = f"; {deferrals:,} {'run' if deferrals == 1 else 'runs'} waited for the quota" if deferrals else ""
+    waits = f"; {counted(deferrals, 'run', 'runs')} waited for the quota" if deferrals else ""
     took = stopwatch(report.seconds)
     if report.is_complete:
         created = sum(sync.records_created for sync in syncs)
@@ -118,7 +119,7 @@ def _cost_text(cost: Cost) -> str:
 
 
 def _repositories(rows: Sequence[Row]) -> str:
-    return f"{len(rows):,} {'repository' if len(rows) == 1 else 'repositories'}"
+    return counted(len(rows), "repository", "repositories")
 
 
 def why_incomplete(row: Row) -> str:
@@ -180,4 +181,4 @@ def _totals(rows: Sequence[Row]) -> list[str]:
     syncs = [sync for row in rows for sync in row.syncs.values()]
     collected = [f"{sum(sync.records_collected for sync in syncs if sync.stage == stage):,}" for stage in STAGES]
     requests = sum(sync.requests for sync in syncs)
-    return [_repositories(rows), *collected, f"{requests:,}", "", ""]
+    return ["total", *collected, f"{requests:,}", "", ""]

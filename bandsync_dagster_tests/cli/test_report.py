@@ -118,3 +118,17 @@ def test_a_forecast_is_compared_with_what_was_spent() -> None:
     assert told.spent == Cost(core=4, graphql=10)
     text = " ".join(printed(told).split())
     assert "Forecast: 9 core requests, 8 graphql points. Spent: 4 core requests, 10 graphql points." in text
+
+
+def test_the_totals_stay_on_one_line_of_a_narrow_terminal() -> None:
+    """The columns of numbers leave few characters for names; the last line must not break like a long name."""
+    keys = ["acme/alto", "acme/bass"]
+    runs = [run(1, "acme/alto", started=0.0, ended=65.0), run(2, "acme/bass", started=0.0, ended=65.0)]
+    syncs = [
+        sync(3 * number + place, stage, root_run_id=f"run-{number + 1}", records_created=313, records_collected=1_313)
+        for number in (0, 1)
+        for place, stage in enumerate(("changes", "verifications", "jobs"), 1)
+    ]
+    lines = printed(build_report(tracks(keys, runs), syncs, 83)).splitlines()
+    (totals,) = [line.split() for line in lines if line.startswith("total")]
+    assert totals == ["total", "2,626", "2,626", "2,626", "24"]
