@@ -16,6 +16,7 @@ from bandsync_dagster.cli.serving import watch
 from bandsync_dagster.clock import Clock, utc_now
 from bandsync_dagster.collection.scan import StageOptions
 from bandsync_dagster.settings import Settings
+from bandsync_dagster.wording import counted
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ def _stop(collection: Collection, display: Display, console: Console) -> None:
     ended = collection.cancel()
     display.stop()
     console.print(
-        f"Stopped; {ended} runs were cancelled. Everything fetched so far is stored, and the same command goes on where"
-        " this one stopped.",
+        f"Stopped; {counted(ended, 'run was', 'runs were')} cancelled. Everything fetched so far is stored, and the"
+        " same command goes on where this one stopped.",
         highlight=False,
     )
 

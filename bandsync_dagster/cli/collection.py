@@ -21,6 +21,7 @@ from bandsync_dagster.cli.webserver import Launch, Run
 from bandsync_dagster.collection.scan import StageOptions
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.tags import COLLECTION, COLLECTION_JOB, COVERAGE_JOB, DISCOVERY_JOB, PARTITION
+from bandsync_dagster.wording import counted
 
 # Dagster's own: ends a run that takes longer, in seconds.
 _MAX_RUNTIME: Final = "dagster/max_runtime"
@@ -106,7 +107,9 @@ class Collection:
             self._interrupts,
             tags=self._plan.tags,
             statuses=UNFINISHED,
-            show=lambda alive: self._display.show(f"Stopping; {alive} runs left, which store what they fetched"),
+            show=lambda alive: self._display.show(
+                f"Stopping; {counted(alive, 'run', 'runs')} left to store what was fetched"
+            ),
         )
 
     def _discover(self) -> list[str]:

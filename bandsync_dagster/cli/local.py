@@ -46,7 +46,7 @@ class Local:
         statuses: Sequence[str],
         show: Callable[[int], None],
     ) -> int:
-        """End runs, and wait until their workers have written what they fetched.
+        """End runs, and wait until their workers have written what they fetched. No run starts any more.
 
         Args:
             interrupts: Ends the wait when somebody asks a second time.
@@ -55,20 +55,21 @@ class Local:
             show: Called with the number of runs that have not ended yet.
 
         Returns:
-            How many runs were asked to end.
+            How many runs were ended.
         """
-        asked: set[str] = set()
+        # Each run that ends makes room in the pool: the daemon would go on launching queued ones meanwhile.
+        self.processes.stop_daemon()
+        ending: set[str] = set()
         deadline = time.monotonic() + END_SECONDS
         # Looked up again each time: a run that was just being deferred leaves a successor in the queue.
         while (alive := self.webserver.runs(tags, statuses)) and time.monotonic() < deadline:
-            if new := [run.id for run in alive if run.id not in asked]:
-                self.webserver.terminate(new)
-                asked.update(new)
+            if new := [run.id for run in alive if run.id not in ending]:
+                ending.update(self.webserver.terminate(new))
             show(len(alive))
             if not interrupts.pause_stopping(POLL_SECONDS):
                 break
         self._settle()
-        return len(asked)
+        return len(ending)
 
     def _settle(self) -> None:
         """Give syncs whose runs were ended their final state now, instead of at the next start."""

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -104,6 +104,7 @@ class Deployment:
         self._interrupts = interrupts
         self._while_waiting = while_waiting
         self._children: list[Child] = []
+        self._daemon: Child | None = None
         self._code_server_port = free_port()
 
     def ensure_alive(self) -> None:
@@ -128,24 +129,34 @@ class Deployment:
             "dagster_webserver",
             ["--host", LOOPBACK, "--port", str(port), *workspace],
         )
-        self._start("Dagster's daemon", "daemon", "dagster._daemon", ["run", *workspace])
+        self._daemon = self._start("Dagster's daemon", "daemon", "dagster._daemon", ["run", *workspace])
         webserver = Webserver(f"http://{LOOPBACK}:{port}")
         self._wait("Dagster's webserver", webserver.is_up)
         return webserver
 
     def stop(self) -> None:
         """End all processes, those that do not want to by force."""
-        for child in self._children:
+        self._end(self._children)
+
+    def stop_daemon(self) -> None:
+        """End the process that launches queued runs; the others go on."""
+        if self._daemon:
+            self._end([self._daemon])
+
+    def _end(self, children: Sequence[Child]) -> None:
+        for child in children:
             child.ask_to_stop()
         deadline = time.monotonic() + STOP_SECONDS
-        for child in self._children:
+        for child in children:
             while time.monotonic() < deadline and not self._interrupts.hurried and not child.has_stopped(POLL_SECONDS):
                 pass
             child.kill()
 
-    def _start(self, title: str, log_name: str, module: str, arguments: list[str]) -> None:
+    def _start(self, title: str, log_name: str, module: str, arguments: list[str]) -> Child:
         log = self._home.logs / f"{log_name}.log"
-        self._children.append(Child(title, module, arguments, log, self._environment))
+        child = Child(title, module, arguments, log, self._environment)
+        self._children.append(child)
+        return child
 
     def _wait(self, title: str, is_up: Callable[[], bool]) -> None:
         """Wait until `is_up`, a process ends, or patience does."""

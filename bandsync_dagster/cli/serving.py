@@ -10,6 +10,7 @@ from bandsync_dagster.cli.local import BEGUN, Local, local_dagster
 from bandsync_dagster.cli.progress import Display
 from bandsync_dagster.clock import Clock, utc_now
 from bandsync_dagster.settings import Settings
+from bandsync_dagster.wording import counted
 
 WATCH_SECONDS = 1.0
 
@@ -70,4 +71,5 @@ def _wind_up(local: Local, interrupts: Interrupts, console: Console) -> None:
     console.print("Stopping …")
     ended = local.end_runs(interrupts, tags={}, statuses=BEGUN, show=lambda _alive: None)
     if ended:
-        console.print(f"{ended} runs were cancelled; what they had fetched is stored. Queued runs stay queued.")
+        told = counted(ended, "run was", "runs were")
+        console.print(f"{told} cancelled; what was fetched is stored. Queued runs stay queued.", highlight=False)

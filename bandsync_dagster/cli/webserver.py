@@ -47,6 +47,7 @@ _TERMINATE: Final = """
 mutation Terminate($runs: [String!]!) {
   terminateRuns(runIds: $runs, terminatePolicy: SAFE_TERMINATE) {
     __typename
+    ... on TerminateRunsResult { terminateRunResults { __typename ... on TerminateRunSuccess { run { runId } } } }
     ... on Error { message }
   }
 }
@@ -140,10 +141,15 @@ class Webserver:
             if len(page) < _RUNS_PER_PAGE:
                 return runs
 
-    def terminate(self, run_ids: Sequence[str]) -> None:
-        """Ask runs to end: queued ones at once, the others when they have written what they fetched."""
+    def terminate(self, run_ids: Sequence[str]) -> list[str]:
+        """Ask runs to end: queued ones at once, the others when they have written what they fetched.
+
+        Returns:
+            The runs that will. Dagster refuses for a run that is just starting: ask again when it has.
+        """
         answer = self._ask(_TERMINATE, {"runs": list(run_ids)})["terminateRuns"]
-        _expect(answer, "TerminateRunsResult")
+        results = _expect(answer, "TerminateRunsResult")["terminateRunResults"]
+        return [result["run"]["runId"] for result in results if result["__typename"] == "TerminateRunSuccess"]
 
     def events(self, run_id: str) -> list[Mapping[str, Any]]:
         """Return a run's failures and materializations, in the words of Dagster's GraphQL schema."""
