@@ -114,8 +114,9 @@ def _postgresql_engine(url: sa.URL) -> sa.Engine:
         url,
         hide_parameters=True,
         isolation_level="READ COMMITTED",
-        pool_size=CONNECTIONS_PER_PROCESS,
-        max_overflow=0,
+        # A second connection is closed after use: a server has few, and an idle one counts as much.
+        pool_size=1,
+        max_overflow=CONNECTIONS_PER_PROCESS - 1,
         pool_pre_ping=True,
         connect_args=_postgresql_options(url),
     )
