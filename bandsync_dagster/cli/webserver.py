@@ -102,7 +102,9 @@ class Webserver:
     def __init__(self, url: str) -> None:
         self.url = url
         # A proxy from the environment has no business between us and our own machine.
-        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_SECONDS, trust_env=False)
+        # A connection kept open may be closed by the other side just when it is used again.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_SECONDS, trust_env=False, limits=limits)
 
     def close(self) -> None:
         """Close the connections."""
