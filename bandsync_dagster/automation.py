@@ -15,7 +15,7 @@ from bandsync_dagster.store import queries
 from bandsync_dagster.store.activity import latest_looks
 from bandsync_dagster.store.standing import standings
 from bandsync_dagster.tags import ACTIVITY_JOB, COLLECTION_JOB, DISCOVERY_JOB, PARTITION, POOL, PRIORITY
-from bandsync_dagster.wording import moment
+from bandsync_dagster.wording import limit_reached, moment
 
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -95,7 +95,7 @@ def quota_gate(context: dg.SensorEvaluationContext, services: dg.ResourceParam[S
     if gate is None or gate.state != "closed":
         return dg.SkipReason("The gate is open.")
     when = moment(gate.closed_until, now) if gate.closed_until else "as soon as possible"
-    why = f"the {gate.bucket} quota is used up" if gate.bucket else "somebody closed it"
+    why = limit_reached(gate.bucket) if gate.bucket else "somebody closed it"
     return dg.SkipReason(f"The gate is closed: {why}. It opens {when}.")
 
 

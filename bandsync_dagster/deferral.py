@@ -26,7 +26,7 @@ from bandsync_dagster.collection.collector import Deferred, RunIdentity
 from bandsync_dagster.gate import close_gate
 from bandsync_dagster.resources import Services
 from bandsync_dagster.tags import DEFERRED_BUCKET, DEFERRED_UNTIL, SUCCESSOR_OF
-from bandsync_dagster.wording import moment
+from bandsync_dagster.wording import limit_reached, moment
 
 _BEING_CANCELLED = frozenset({dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED})
 
@@ -108,7 +108,7 @@ def _observation(context: dg.AssetExecutionContext, deferral: Deferred, now: dat
     return dg.AssetObservation(
         asset_key=context.asset_key,
         partition=context.partition_key if context.has_partition_key else None,
-        description=f"Deferred: the {deferral.bucket} quota is used up; goes on {moment(deferral.resume_at, now)}.",
+        description=f"Deferred: {limit_reached(deferral.bucket)}; goes on {moment(deferral.resume_at, now)}.",
         metadata={
             "resume_at": dg.MetadataValue.timestamp(deferral.resume_at),
             "bucket": deferral.bucket,

@@ -10,6 +10,11 @@ def moment(at: datetime, now: datetime) -> str:
     return f"at {day}{local:%H:%M:%S} ({_from_now((at - now).total_seconds())})"
 
 
+def limit_reached(bucket: str) -> str:
+    """Say why nobody asks GitHub: true of a quota that is used up as of a secondary limit, with much of it left."""
+    return f"GitHub's {bucket} limit is reached"
+
+
 def counted(number: int, one: str, several: str) -> str:
     """Say how many: `1 run`, `1,200 runs`."""
     return f"{number:,} {one if number == 1 else several}"

@@ -16,7 +16,7 @@ from bandsync_dagster.cli.tracking import Standing, Track, count
 from bandsync_dagster.clock import Clock
 from bandsync_dagster.store.gate import Gate
 from bandsync_dagster.store.syncs import Sync
-from bandsync_dagster.wording import moment
+from bandsync_dagster.wording import limit_reached, moment
 
 _BAR_WIDTH: Final = 40
 # Runs shown by name; the pool lets five work at a time.
@@ -92,7 +92,7 @@ def gate_text(gate: Gate | None, now: datetime) -> str | None:
     """Say until when a closed gate is closed, and why; None when it is open."""
     if gate is None or gate.state != "closed":
         return None
-    reason = f", the {gate.bucket} quota is used up" if gate.bucket else " by hand"
+    reason = f", {limit_reached(gate.bucket)}" if gate.bucket else " by hand"
     return f"Gate closed{reason}; goes on {moment(gate.closed_until, now) if gate.closed_until else 'when opened'}"
 
 

@@ -37,7 +37,7 @@ class RateLimited(GitHubError):
     """
 
     def __init__(self, bucket: str, resume_at: datetime, kind: LimitKind) -> None:
-        super().__init__(f"GitHub's {bucket} quota is used up until {resume_at:%Y-%m-%d %H:%M:%S} UTC ({kind} limit)")
+        super().__init__(f"GitHub's {bucket} limit is reached until {resume_at:%Y-%m-%d %H:%M:%S} UTC ({kind})")
         self.bucket = bucket
         self.resume_at = resume_at
         self.kind = kind

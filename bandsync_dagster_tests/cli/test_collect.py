@@ -154,7 +154,7 @@ def test_a_quota_that_runs_out_is_waited_for(home: Path, url: str) -> None:
     # Less than one repository needs, so that however slow the machine is, the quota ends in the middle of one.
     with SimulatedGitHub(world, limits=Limits(core=4, graphql=4, window=20)) as github:
         command = collect(home, github, "org:acme")
-        command.read_until("Gate closed, the .* quota is used up; goes on at")
+        command.read_until("Gate closed, GitHub's .* limit is reached; goes on at")
         code, text = command.end()
         assert code == 0, text
         assert_equals_truth(url, world)

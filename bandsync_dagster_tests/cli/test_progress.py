@@ -59,7 +59,8 @@ def test_a_closed_gate_says_why_and_until_when() -> None:
     """A person who sees nothing move learns the reason, the local time and how long it takes."""
     text = seen(snapshot(tracks=some_tracks(), facts=Facts(gate=CLOSED)))
     local = (NOW + timedelta(minutes=23)).astimezone()
-    assert f"Gate closed, the core quota is used up; goes on at {local:%H:%M:%S} (in 23 min)" in " ".join(text.split())
+    told = f"Gate closed, GitHub's core limit is reached; goes on at {local:%H:%M:%S} (in 23 min)"
+    assert told in " ".join(text.split())
 
 
 def test_a_deferral_is_never_called_a_failure() -> None:

@@ -63,7 +63,7 @@ def test_a_deferral_says_when_it_goes_on_and_is_never_called_a_failure(engine: s
     text = shown(read_status(engine, NOW), every_repository=True)
     local = f"{(NOW + HOUR).astimezone():%H:%M:%S}"
     assert f"goes on at {local} (in 1 h 00 min)" in text
-    assert "Gate closed, the core quota is used up" in text
+    assert "Gate closed, GitHub's core limit is reached" in text
     assert not any(word in text.lower() for word in ("fail", "error"))
 
 
