@@ -17,9 +17,9 @@ from bandsync_dagster.collection.ledger import StoreLedger
 from bandsync_dagster.collection.pipeline import PipelineOptions
 from bandsync_dagster.github.auth import AppInstallation, Credential, PersonalToken
 from bandsync_dagster.github.client import GitHubClient
-from bandsync_dagster.settings import AppSettings, Settings
+from bandsync_dagster.settings import AppSettings, Settings, SettingsError
 from bandsync_dagster.store.engine import create_store_engine, upgrade
-from bandsync_dagster.store.errors import StoreError
+from bandsync_dagster.store.errors import StoreError, StoreMisconfigured
 from bandsync_dagster.store.spool import Spool
 
 SPOOL_BYTES = 1 << 30
@@ -35,11 +35,8 @@ class Services:
 
     @cached_property
     def credentials(self) -> tuple[Credential, ...]:
-        """What requests are authenticated with, in the order they are tried when equally good."""
-        tokens: list[Credential] = [PersonalToken(token) for token in self.settings.tokens]
-        if self.settings.app:
-            tokens.append(_app_installation(self.settings.app, self.settings.github_url, self.clock))
-        return tuple(tokens)
+        """What requests are authenticated with."""
+        return make_credentials(self.settings, self.clock)
 
     @property
     def ledger(self) -> StoreLedger:
@@ -107,10 +104,36 @@ def open_services(settings: Settings) -> Services:
 
 def _make_folder(sqlite_url: str) -> None:
     file = sa.make_url(sqlite_url).database
-    if file and file != ":memory:":
+    if not file or file == ":memory:":
+        return
+    try:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreMisconfigured(
+            f"the folder of the SQLite database {file} cannot be made: {error.strerror}; check the database URL"
+        ) from error
+
+
+def make_credentials(settings: Settings, clock: Clock = utc_now) -> tuple[Credential, ...]:
+    """Make what requests are authenticated with, in the order they are tried when equally good.
+
+    Raises:
+        SettingsError: The GitHub App's key cannot be read, or is none.
+    """
+    tokens: list[Credential] = [PersonalToken(token) for token in settings.tokens]
+    if settings.app:
+        tokens.append(_app_installation(settings.app, settings.github_url, clock))
+    return tuple(tokens)
 
 
 def _app_installation(app: AppSettings, github_url: str, clock: Clock) -> AppInstallation:
-    key = app.private_key or (app.private_key_file.read_text() if app.private_key_file else "")
-    return AppInstallation(app.app_id, key, app.installation_id, base_url=github_url, clock=clock)
+    try:
+        key = app.private_key or (app.private_key_file.read_text() if app.private_key_file else "")
+        return AppInstallation(app.app_id, key, app.installation_id, base_url=github_url, clock=clock)
+    except OSError as error:
+        problem = f"GITHUB_APP_PRIVATE_KEY_FILE: {app.private_key_file} cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        problem = f"GITHUB_APP_PRIVATE_KEY_FILE: {app.private_key_file} is no RSA key in PEM format"
+    except ValueError as error:
+        problem = f"GITHUB_APP_ID, GITHUB_APP_INSTALLATION_ID, GITHUB_APP_PRIVATE_KEY: {error}"
+    raise SettingsError((problem,))

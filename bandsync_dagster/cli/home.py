@@ -53,25 +53,34 @@ class Home:
                 template = resources.files("bandsync_dagster") / "deployment" / "dagster.yaml"
                 instance_file.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
         except OSError as error:
-            raise CommandError(
-                f"The home folder {self.folder} cannot be used: {error.strerror}. Give another with --home."
-            ) from error
+            raise self._unusable(error) from error
 
     @contextmanager
     def occupied(self) -> Iterator[None]:
         """Keep other commands from starting a second daemon in this folder. Ends with the process, however it ends.
 
         Raises:
-            CommandError: Another command works there.
+            CommandError: Another command works there, or the folder cannot be written.
         """
+        lock = FileLock(self.folder / "lock", timeout=0)
         try:
-            with FileLock(self.folder / "lock", timeout=0):
-                yield
+            lock.acquire()
         except Timeout:
             raise CommandError(
                 f"Another bandsync command is working in {self.folder}. Wait for it or stop it with Ctrl-C there,"
                 " or use another folder with --home."
             ) from None
+        except OSError as error:
+            raise self._unusable(error) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _unusable(self, error: OSError) -> CommandError:
+        return CommandError(
+            f"The home folder {self.folder} cannot be used: {error.strerror}. Give another with --home."
+        )
 
     def write_workspace(self, code_server_port: int) -> None:
         """Tell Dagster's webserver and daemon where the code server is."""

@@ -9,6 +9,7 @@ import click
 from sqlalchemy.engine import make_url
 
 from bandsync_dagster.cli.errors import CommandError
+from bandsync_dagster.resources import make_credentials
 from bandsync_dagster.settings import DEFAULT_GITHUB_URL, Settings, SettingsError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -123,7 +124,7 @@ def require_credentials(settings: Settings) -> None:
     """Refuse to talk to GitHub itself without a token: GraphQL is not open to anonymous callers.
 
     Raises:
-        CommandError: There is no token and no GitHub App.
+        CommandError: There is no token and no GitHub App, or the App's key cannot be used.
     """
     if settings.github_url == DEFAULT_GITHUB_URL and not settings.tokens and settings.app is None:
         raise CommandError(
@@ -131,6 +132,10 @@ def require_credentials(settings: Settings) -> None:
             " requests and actions (https://github.com/settings/tokens), or set GITHUB_APP_ID,"
             " GITHUB_APP_INSTALLATION_ID and GITHUB_APP_PRIVATE_KEY_FILE. To look around without one: bandsync demo"
         )
+    try:
+        make_credentials(settings)
+    except SettingsError as error:
+        raise CommandError(str(error)) from error
 
 
 def require_database(settings: Settings) -> None:

@@ -12,6 +12,7 @@ from bandsync_dagster.cli.options import VARIABLES
 from bandsync_dagster.simulator import SimulatedGitHub, generate
 
 COMMANDS = ["collect", "demo", "up", "status", "gate", "forecast", "simulate"]
+APP = {"GITHUB_APP_ID": "1", "GITHUB_APP_INSTALLATION_ID": "2", "GITHUB_APP_PRIVATE_KEY_FILE": "/no/such.pem"}
 
 
 def run(home: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Result:
@@ -49,6 +50,12 @@ def test_the_overview_names_every_command_and_fits_a_terminal(tmp_path: Path) ->
         (["collect", "repo:acme"], {}, "write owner/name"),
         (["collect", "org:acme"], {}, "No token. Set GITHUB_TOKEN"),
         (["forecast", "org:acme"], {}, "No token. Set GITHUB_TOKEN"),
+        (["collect", "org:acme"], APP, "GITHUB_APP_PRIVATE_KEY_FILE: /no/such.pem cannot be read"),
+        (
+            ["collect", "org:acme"],
+            {**APP, "GITHUB_APP_PRIVATE_KEY_FILE": "", "GITHUB_APP_PRIVATE_KEY": "none"},
+            "private key is no RSA key",
+        ),
         (["collect", "org:acme"], {"BANDSYNC_RESERVE": "2"}, "BANDSYNC_RESERVE: '2' is out of range"),
         (["collect", "org:acme", "--github-url", "github.com"], {}, "write https://api.github.com"),
         (["collect", "org:acme", "--history-days", "0"], {}, "Invalid value for '--history-days'"),

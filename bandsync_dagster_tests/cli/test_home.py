@@ -81,6 +81,14 @@ def test_a_home_that_cannot_be_made_is_one_clear_message(tmp_path: Path) -> None
         Home(tmp_path / "file").prepare()
 
 
+def test_a_home_that_cannot_be_locked_is_the_same_message(tmp_path: Path) -> None:
+    """Somebody else's home may be there and readable, and still take no lock."""
+    home = Home(tmp_path)
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(CommandError, match=r"cannot be used: .* Give another with --home"), home.occupied():
+        pass
+
+
 def test_a_home_in_use_is_refused_and_free_again_when_its_user_is_killed(tmp_path: Path) -> None:
     """Two daemons on one instance would do everything twice; a lock that outlives its owner would block for ever."""
     home = Home(tmp_path)
