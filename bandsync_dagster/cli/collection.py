@@ -184,11 +184,18 @@ def failure_text(events: Sequence[Mapping[str, Any]]) -> str:
     for event in events:
         if event["__typename"] == "ExecutionStepFailureEvent":
             described = (event.get("failureMetadata") or {}).get("description")
-            return described or (event.get("error") or {}).get("message") or "the run failed without saying why"
+            return described or _cause(event.get("error") or {}) or "the run failed without saying why"
     return next(
         (event["message"] for event in reversed(events) if event["__typename"] == "RunFailureEvent"),
         "the run was cancelled",
     )
+
+
+def _cause(error: Mapping[str, Any]) -> str:
+    """Return what was raised; around it Dagster says only that the step failed, or that its retries are over."""
+    chain = error.get("errorChain") or []
+    message = chain[0]["error"]["message"] if chain else error.get("message") or ""
+    return message.strip()
 
 
 def listed_keys(events: Sequence[Mapping[str, Any]]) -> list[str]:
