@@ -100,11 +100,13 @@ class Application:
             return self._finish(entry, limited, self._reading(caller, incoming, now))
         try:
             answer = await run_in_threadpool(self._answer, incoming, caller, entry)
+            # The headers tell how things stood when the request was counted, not when its answer arrives.
+            reading = self._reading(caller, incoming, self.clock())
             await self._delay(fault)
         finally:
             if self.limiter is not None:
                 self.limiter.leave(caller.identity)
-        return self._finish(entry, answer, self._reading(caller, incoming, self.clock()), fault)
+        return self._finish(entry, answer, reading, fault)
 
     def _refuse(self, incoming: Incoming, caller: Caller | None, now: datetime) -> Answer | None:
         """Answer what needs no token or no quota: bad requests, installation tokens, the rate limits themselves."""
