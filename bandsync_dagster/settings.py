@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from bandsync_dagster.store.engine import read_url
+from bandsync_dagster.store.errors import StoreMisconfigured
 
 __all__ = ["DEFAULT_GITHUB_URL", "AppSettings", "Settings", "SettingsError"]
 
@@ -65,8 +65,8 @@ class Settings:
         history_days: How far back a first collection goes; None is as far as GitHub remembers.
         detail: How much of a job is collected: `full` adds runner, labels, queue time and steps at one request a run.
         batch_size: Rows in one transaction.
-        batch_age: Seconds after which a batch is written though it is not full.
-        queue_size: Rows fetched but not yet written, at most.
+        batch_age: Seconds that rows wait for a batch to fill, and that the next request waits for a slow database.
+        queue_size: Rows fetched but not yet written, at most; no fewer than `batch_size`.
         spool: Where batches go that the database does not take; None is nowhere.
         max_runtime: Seconds after which a repository's run is ended.
     """
@@ -119,6 +119,11 @@ class Settings:
             spool=read.value("BANDSYNC_SPOOL", _folder, home / "spool"),
             max_runtime=read.value("BANDSYNC_MAX_RUNTIME", _whole, cls.max_runtime),
         )
+        if settings.queue_size < settings.batch_size:
+            read.problems.append(
+                f"BANDSYNC_QUEUE_SIZE: {settings.queue_size} rows are fewer than a batch of {settings.batch_size};"
+                " raise it, or lower BANDSYNC_BATCH_SIZE"
+            )
         if read.problems:
             raise SettingsError(tuple(read.problems))
         return settings
@@ -196,18 +201,10 @@ def _github_url(text: str) -> str:
 
 
 def _database_url(text: str) -> str:
-    remedy = "write sqlite:////absolute/path.db or postgresql://USER:PASSWORD@HOST/DATABASE"
     try:
-        url = make_url(text)
-        backend = url.get_backend_name()
-    except (ArgumentError, ValueError):
-        # SQLAlchemy's own message repeats the URL, and with it the password.
-        raise ValueError(f"not a database URL; {remedy}") from None
-    if backend not in {"sqlite", "postgresql"}:
-        raise ValueError(f"{backend} is not supported; {remedy}")
-    if "@" in (url.host or ""):
-        # The end of the password, taken for the host: it would be shown in messages.
-        raise ValueError("more than one @; inside the user name or password write it %40")
+        read_url(text)
+    except StoreMisconfigured as error:
+        raise ValueError(str(error)) from None
     return text
 
 

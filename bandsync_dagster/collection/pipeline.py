@@ -4,6 +4,9 @@
         ^                                                              │ store away: 2, 4, 8, 16, 32 s, the same batch
         └── waits while another page like it has no room               └ still away: sink.set_aside, then the error
 
+A producer whose pages are dear calls `settle` after each `put`: while the store keeps up, nothing it has fetched is
+then in memory only.
+
 A page is atomic: its position and job totals travel with its last row, however the page is cut into batches. Batches
 leave in the order in which pages came. Whatever was put is written before the block is left, also when it is left by
 cancellation or an error.
@@ -121,6 +124,16 @@ class _Load:
         return True
 
 
+async def _first_of(waits: Sequence[asyncio.Future[Any]]) -> None:
+    """Wait until one of them is done, and end the others."""
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
 class Pipeline:
     """Takes pages from any number of producers and writes them in batches. Use it as an asynchronous context manager.
 
@@ -195,6 +208,22 @@ class Pipeline:
         """Wait until everything put so far is in the store, so that a query sees it."""
         await self._until(lambda: not self._queue and not self._stranded)
 
+    async def settle(self) -> None:
+        """Wait as `flush` does, but no longer than a batch may age.
+
+        Between two requests this leaves a worker that is killed nothing to ask for again but the page in flight; a
+        store that lags behind still doesn't make a window of quota pass unused.
+
+        Raises:
+            StoreError: The writer gave up; nothing more will be written.
+        """
+        waits: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(self.flush()),
+            asyncio.ensure_future(self._sleep(self._options.max_age)),
+        ]
+        await _first_of(waits)
+        self._raise_failure()
+
     async def _until(self, reached: Callable[[], bool]) -> bool:
         """Wait for the writer to get there; a waiting caller makes the next batch leave at once.
 
@@ -257,12 +286,7 @@ class Pipeline:
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._wake.wait())]
         if self._queue:
             waits.append(asyncio.ensure_future(self._sleep(self._options.max_age - self._age())))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await _first_of(waits)
 
     async def _write_one(self) -> None:
         age = self._age()

@@ -87,8 +87,13 @@ class Scan:
         position: Mapping[str, Any] | None = None,
         job_totals: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Hand over rows with the position they justify. Returns when there is room for as many again."""
+        """Hand over rows with the position they justify, before asking for more.
+
+        Returns when they are stored, so that nothing that quota was spent on can be lost; with a store that lags
+        behind, when there is room for as many again.
+        """
         await self.pipeline.put(Page([_as_row(row) for row in rows], position, job_totals))
+        await self.pipeline.settle()
 
     async def flush(self) -> None:
         """Wait until all that was put is stored, so that `read` sees it."""

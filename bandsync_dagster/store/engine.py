@@ -47,22 +47,34 @@ def create_store_engine(url: str) -> sa.Engine:
     """Return an engine for a database URL. Connects to nothing yet.
 
     Raises:
-        StoreMisconfigured: The URL cannot be read, or names a database this project does not work with.
+        StoreMisconfigured: The URL cannot be used (see `read_url`), or this Python lacks what its database needs.
     """
-    parsed = _parse(url)
-    if parsed.drivername in _SQLITE_DRIVERS:
-        return _sqlite_engine(parsed)
-    if parsed.drivername in _POSTGRESQL_DRIVERS:
-        return _postgresql_engine(_hide_password(parsed.set(drivername="postgresql+psycopg2")))
-    raise StoreMisconfigured(f"no database driver named {parsed.drivername!r}: use {_EXAMPLES}")
+    parsed = read_url(url)
+    return _sqlite_engine(parsed) if parsed.get_backend_name() == "sqlite" else _postgresql_engine(parsed)
 
 
-def _parse(url: str) -> sa.URL:
+def read_url(url: str) -> sa.URL:
+    """Read a database URL; its password is where SQLAlchemy never shows it.
+
+    Raises:
+        StoreMisconfigured: It cannot be read, or names a database this project does not work with. The message holds
+            no part of the URL but the driver's name.
+    """
     try:
-        return sa.make_url(url)
+        parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError):
         # The cause quotes the URL, and with it the password.
-        raise StoreMisconfigured(f"the database URL cannot be read: use {_EXAMPLES}") from None
+        raise StoreMisconfigured(f"not a database URL: write {_EXAMPLES}") from None
+    if "@" in (parsed.host or ""):
+        # The end of the password, taken for the host: it would be shown in messages.
+        raise StoreMisconfigured("the database URL has more than one @: inside the user name or password write it %40")
+    if parsed.drivername in _SQLITE_DRIVERS:
+        if parsed.database in (None, "", ":memory:"):
+            raise StoreMisconfigured(f"an SQLite database in memory cannot be shared: write {_EXAMPLES}")
+        return parsed
+    if parsed.drivername in _POSTGRESQL_DRIVERS:
+        return _hide_password(parsed.set(drivername="postgresql+psycopg2"))
+    raise StoreMisconfigured(f"no database driver named {parsed.drivername!r}: write {_EXAMPLES}")
 
 
 def _hide_password(url: sa.URL) -> sa.URL:
@@ -77,8 +89,6 @@ def _sqlite_engine(url: sa.URL) -> sa.Engine:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         needed = ".".join(map(str, OLDEST_SQLITE))
         raise StoreMisconfigured(f"this Python has SQLite {sqlite3.sqlite_version}; {needed} or newer is needed")
-    if url.database in (None, "", ":memory:"):
-        raise StoreMisconfigured(f"an SQLite database in memory cannot be shared: name a file, as in {_EXAMPLES}")
     engine = sa.create_engine(
         url,
         hide_parameters=True,

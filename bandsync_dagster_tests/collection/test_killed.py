@@ -91,6 +91,8 @@ def test_a_worker_killed_at_any_commit_leaves_what_a_second_one_completes(
 def test_a_worker_killed_at_any_request_leaves_what_a_second_one_completes(
     engine: sa.Engine, database_url: str, processes: ForkServerContext, number: int
 ) -> None:
-    """What was fetched and not stored yet is asked for again, and nothing else."""
+    """The page that was on its way is asked for again, and nothing else: all before it are stored."""
     assert_killed(processes.Process(target=collect_and_die_at_request, args=(database_url, number)))
+    position = Collecting(engine, SmallGitHub()).position or {"next": 0}
+    assert position["next"] == max(number - 1, 0)
     assert_second_worker_completes(engine)

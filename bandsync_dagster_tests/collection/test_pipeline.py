@@ -227,6 +227,52 @@ def test_flush_returns_once_everything_put_is_written() -> None:
     play(scenario)
 
 
+def test_settle_returns_once_everything_put_is_written() -> None:
+    """A producer that asks for the next page only then has nothing in memory that could be lost."""
+
+    async def scenario(sink: RecordingSink, time: TimeByHand) -> None:
+        async with pipeline(sink, time) as pipe:
+            for number in range(3):
+                await pipe.put(page(number, 1))
+                await pipe.settle()
+                assert len(sink.written) == number + 1
+
+    play(scenario)
+
+
+def test_settle_lasts_no_longer_than_a_batch_may_age() -> None:
+    """A store that lags behind doesn't keep quota unused; what it has not taken stays queued and is written later."""
+
+    async def scenario(sink: RecordingSink, time: TimeByHand) -> None:
+        sink.open.clear()
+        async with pipeline(sink, time, age=2.0) as pipe:
+            await pipe.put(page(0, 1))
+            settling = asyncio.ensure_future(pipe.settle())
+            await sink.attempted(1)
+            assert not settling.done()
+            time.advance(2.0)
+            await settling
+            assert sink.written == []
+            sink.open.set()
+        assert len(sink.written) == 1
+
+    play(scenario)
+
+
+def test_settle_tells_that_the_writer_gave_up() -> None:
+    """Nobody goes on asking GitHub for what can't be stored."""
+
+    async def scenario(sink: RecordingSink, time: TimeByHand) -> None:
+        sink.refusals = [RowRejected("changes", 1, "id", "is wrong")]
+        async with pipeline(sink, time) as pipe:
+            await pipe.put(page(0, 1))
+            await pipe.settle()
+            raise AssertionError("settled")
+
+    with pytest.raises(RowRejected):
+        play(scenario)
+
+
 def test_the_store_is_tried_again_after_2_4_8_16_and_32_seconds_with_the_same_batch() -> None:
     """The number stays the same, so that the store recognises a batch whose answer was lost."""
     time = TimeByHand()

@@ -31,9 +31,9 @@ SECRET = "sesame-4711"
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        (f"nonsense {SECRET}", "cannot be read"),
-        (f"postgresql://me:{SECRET}@host:port@x/database", "cannot be read"),
-        ("", "cannot be read"),
+        (f"nonsense {SECRET}", "not a database URL"),
+        (f"postgresql://me:{SECRET}@host:port@x/database", "not a database URL"),
+        ("", "not a database URL"),
         (f"mysql://me:{SECRET}@host/database", "no database driver named 'mysql'"),
         (f"postgresql+asyncpg://me:{SECRET}@host/database", "no database driver named 'postgresql+asyncpg'"),
         ("sqlite://", "in memory cannot be shared"),
