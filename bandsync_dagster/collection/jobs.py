@@ -3,6 +3,7 @@
     first attempt, detail basic   by GraphQL, up to 100 check suites per request and point
     re-runs, detail full          by REST, one run per request: only REST knows a job's attempt, labels, runner, steps
     what GraphQL leaves out       (a null node) by REST, alone
+    GraphQL forbidden             all by REST: there are tokens that may read jobs and no check suites
 
 A run is done when its total is written, together with its jobs; nothing else is a checkpoint here. Which runs are
 pending is the store's question, requests and parsing live in `github`.
@@ -16,7 +17,7 @@ from typing import Any
 from bandsync_dagster.collection.copies import with_copies
 from bandsync_dagster.collection.pages import PageSize, ask_adaptively
 from bandsync_dagster.collection.scan import Scan
-from bandsync_dagster.github.errors import NotFound, QueryTooLarge, ServerError, TransientError
+from bandsync_dagster.github.errors import Forbidden, NotFound, QueryTooLarge, ServerError, TransientError
 from bandsync_dagster.github.graphql import SuiteJobs, fetch_suite, fetch_suites
 from bandsync_dagster.github.models import Job
 from bandsync_dagster.github.rest import fetch_jobs, fetch_repository
@@ -69,7 +70,7 @@ async def collect_jobs(scan: Scan) -> None:
     work = _Work(scan)
     batch: list[PendingVerification] = []
     async for run in _pending(scan):
-        if not in_bulk(run, scan.options.detail):
+        if not work.in_bulk(run):
             await work.by_rest(run)
             continue
         batch.append(run)
@@ -152,24 +153,47 @@ class _Work:
         self._failed: list[int] = []
         self._failures_in_a_row = 0
         self._sure = False
+        self._bulk_forbidden = False
 
     @property
     def batch_size(self) -> int:
         """How many suites one query asks for at present."""
         return self._suites.size
 
+    def in_bulk(self, run: PendingVerification) -> bool:
+        """Whether to ask for a run's jobs together with those of others."""
+        return not self._bulk_forbidden and in_bulk(run, self._scan.options.detail)
+
     async def by_graphql(self, runs: Sequence[PendingVerification]) -> None:
         """Collect the jobs of runs in bulk, in as many queries as GitHub needs."""
-        left = list(runs)
-        while left:
-            try:
-                answers = await self._ask_suites(left)
-            except QueryTooLarge:
-                # Not even one suite: REST pages through a run's jobs.
-                await self.by_rest(left.pop(0))
-                continue
-            asked, left = left[: len(answers)], left[len(answers) :]
-            await self._take(asked, answers)
+        left = runs
+        while left and not self._bulk_forbidden:
+            left = await self._some_by_graphql(left)
+        for run in left:
+            await self.by_rest(run)
+
+    async def _some_by_graphql(self, runs: Sequence[PendingVerification]) -> Sequence[PendingVerification]:
+        """Collect the jobs of as many of the runs as one query can ask for; return those that are left."""
+        try:
+            answers = await self._ask_suites(runs)
+        except QueryTooLarge:
+            # Not even one suite: REST pages through a run's jobs.
+            await self.by_rest(runs[0])
+            return runs[1:]
+        except Forbidden:
+            self._forbid_bulk()
+            return runs
+        await self._take(runs[: len(answers)], answers)
+        return runs[len(answers) :]
+
+    def _forbid_bulk(self) -> None:
+        """Ask for no check suite any more. Whether the jobs may be read at all is for REST to say.
+
+        Noted for whoever wonders at a request for each run; not remembered beyond this collection, because somebody may
+        grant it, and asking costs one point.
+        """
+        self._bulk_forbidden = True
+        self._scan.note(bulk="forbidden")
 
     async def _ask_suites(self, runs: Sequence[PendingVerification]) -> list[SuiteJobs | None]:
         async def ask(count: int) -> list[SuiteJobs | None]:
@@ -225,7 +249,7 @@ class _Work:
                 full_name=self._scan.repository.full_name,
                 after=page.end_cursor,
             )
-        except QueryTooLarge:
+        except (QueryTooLarge, Forbidden):
             return None
 
     async def by_rest(self, run: PendingVerification) -> None:

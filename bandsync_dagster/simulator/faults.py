@@ -23,12 +23,17 @@ Kind = Literal[
     "null_node",
     "partial",
     "resource_limits",
+    "forbidden_nodes",
+    "unknown_nodes",
     "forbidden",
     "secondary",
 ]
-GRAPHQL_KINDS = frozenset({"query_timeout", "null_node", "partial", "resource_limits"})
+GRAPHQL_KINDS = frozenset(
+    {"query_timeout", "null_node", "partial", "resource_limits", "forbidden_nodes", "unknown_nodes"}
+)
 
 JSON = "application/json; charset=utf-8"
+NO_ACCESS = "Resource not accessible by personal access token"
 SERVER_ERROR: dict[str, Any] = {"message": "Server Error"}
 HTML = "<html>\r\n<head><title>{0}</title></head>\r\n<body>\r\n<center><h1>{0}</h1></center>\r\n</body>\r\n</html>\r\n"
 TIMEOUT_MESSAGE = (
@@ -160,7 +165,7 @@ def spoil(fault: Fault, status: int, body: bytes, *, graphql: bool) -> Spoiled:
             fault.status, {"data": None, "errors": [{"message": TIMEOUT_MESSAGE}]} if graphql else SERVER_ERROR
         )
     if fault.kind == "forbidden":
-        return _json(403, {"message": "Resource not accessible by personal access token"})
+        return _json(403, {"message": NO_ACCESS})
     if fault.kind == "malformed":
         return Spoiled(status, JSON, body[: len(body) * 2 // 3])
     if fault.kind in DAMAGES and status == 200:  # noqa: PLR2004  (only a good answer can be damaged)
@@ -207,6 +212,25 @@ def _resource_limits(body: dict[str, Any], _place: int) -> dict[str, Any]:
     return body
 
 
+def _forbidden_nodes(body: dict[str, Any], _place: int) -> dict[str, Any]:
+    """Take all nodes away, each with an error: what a token gets that lacks a permission."""
+    return _without_nodes(body, "FORBIDDEN", NO_ACCESS)
+
+
+def _unknown_nodes(body: dict[str, Any], _place: int) -> dict[str, Any]:
+    """Take all nodes away, as if the token may not even know of them."""
+    return _without_nodes(body, "NOT_FOUND", "Could not resolve to a node with the global id given.")
+
+
+def _without_nodes(body: dict[str, Any], kind: str, message: str) -> dict[str, Any]:
+    errors = body.setdefault("errors", [])
+    for path, items in _lists(body.get("data"), [])[:1]:
+        for place in range(len(items)):
+            _take(items, place)
+            errors.append({"type": kind, "path": [*path, place], "message": message})
+    return body
+
+
 def _take(items: list[Any], place: int) -> None:
     """Replace a list item by null; of an edge, only its node, because its cursor is still known."""
     item = items[place]
@@ -228,4 +252,6 @@ DAMAGES: dict[str, Callable[[dict[str, Any], int], dict[str, Any]]] = {
     "null_node": _null_node,
     "partial": _partial,
     "resource_limits": _resource_limits,
+    "forbidden_nodes": _forbidden_nodes,
+    "unknown_nodes": _unknown_nodes,
 }

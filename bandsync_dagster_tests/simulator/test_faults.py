@@ -30,7 +30,9 @@ def test_a_fault_is_for_the_requests_it_describes(criteria: dict[str, Any], conc
     assert {name for name, target in (("rest", REST), ("query", QUERY)) if fault.concerns(target)} == concerned
 
 
-@pytest.mark.parametrize("kind", ["null_node", "partial", "resource_limits", "query_timeout"])
+@pytest.mark.parametrize(
+    "kind", ["null_node", "partial", "resource_limits", "query_timeout", "forbidden_nodes", "unknown_nodes"]
+)
 def test_faults_of_graphql_never_happen_to_rest(kind: Any) -> None:
     """Even if nothing was said about the bucket."""
     assert not Fault(kind).concerns(REST)
@@ -129,6 +131,17 @@ def test_exceeded_resources_cost_the_second_half() -> None:
     assert damaged["data"]["nodes"] == [{"id": 0}, {"id": 1}, None, None, None]
     assert damaged["errors"][0]["type"] == "RESOURCE_LIMITS_EXCEEDED"
     assert _damaged("resource_limits", {"nodes": [{"id": 1}]})["data"]["nodes"] == [None]
+
+
+@pytest.mark.parametrize(("kind", "type_"), [("forbidden_nodes", "FORBIDDEN"), ("unknown_nodes", "NOT_FOUND")])
+def test_nodes_a_token_may_not_read_are_all_null_with_an_error_each(kind: Any, type_: str) -> None:
+    """Beside data and status 200; what else was asked for is answered."""
+    damaged = _damaged(kind, {"rateLimit": {"cost": 1}, "nodes": [{"id": 1}, {"id": 2}]})
+    assert damaged["data"] == {"rateLimit": {"cost": 1}, "nodes": [None, None]}
+    assert [(error["type"], error["path"]) for error in damaged["errors"]] == [
+        (type_, ["nodes", 0]),
+        (type_, ["nodes", 1]),
+    ]
 
 
 def test_what_describes_the_schema_is_left_alone() -> None:
