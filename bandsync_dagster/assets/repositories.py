@@ -38,23 +38,25 @@ def repositories(
     """
     with StepRetries():
         try:
-            found = ask_github(context, services, lambda client: _discover(client, services.settings))
+            answer = ask_github(context, services, lambda client: _discover(client, services.settings))
         except DiscoveryError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
-        if found is None:
+        if answer is None:
             return
+        found, requests = answer
         gone = record_discovery(services.engine, found, now=services.clock())
         keys, added = _add_partitions(context.instance, found.keys)
         if found.problems:
             raise dg.Failure("\n".join(found.problems), allow_retries=False)
-        yield dg.MaterializeResult(metadata=_metadata(keys, added, gone))
+        yield dg.MaterializeResult(metadata={"requests": requests, **_metadata(keys, added, gone)})
 
 
-async def _discover(client: GitHubClient, settings: Settings) -> Discovery:
+async def _discover(client: GitHubClient, settings: Settings) -> tuple[Discovery, int]:
+    """List the sources; return what they hold, and how many requests that took."""
     wanted = SourceFilter(
         include=settings.include, exclude=settings.exclude, archived=settings.archived, forks=settings.forks
     )
-    return await discover(client, parse_sources(settings.sources), wanted)
+    return await discover(client, parse_sources(settings.sources), wanted), client.spent.requests
 
 
 def _add_partitions(instance: dg.DagsterInstance, names: Sequence[str]) -> tuple[list[str], int]:

@@ -93,11 +93,11 @@ class Collection:
             CommandError: The sources cannot be read, or one of Dagster's processes ended.
             Interrupted: Somebody asked to stop.
         """
-        keys = self._discover()
+        keys, listing_requests = self._discover()
         told = forecast_cost(self._local.services, self._plan.options, keys) if self._plan.forecast else None
         self._launch(keys)
         tracked, facts = self._follow(keys)
-        report = build_report(tracked, facts.syncs, self._display.elapsed, told)
+        report = build_report(tracked, facts.syncs, self._display.elapsed, told, listing_requests)
         self._count_coverage()
         return report
 
@@ -112,14 +112,14 @@ class Collection:
             ),
         )
 
-    def _discover(self) -> list[str]:
-        """Have the sources listed; return the keys of the repositories they mean now."""
+    def _discover(self) -> tuple[list[str], int]:
+        """Have the sources listed; return the keys of the repositories they mean now, and the requests it took."""
         self._webserver.launch([self._plan.discovery()])
         run = self._await_job(DISCOVERY_JOB, "Listing the repositories")
         events = self._webserver.events(run.id)
         if run.status != "SUCCESS":
             raise CommandError(failure_text(events))
-        return listed_keys(events)
+        return listed(events)
 
     def _await_job(self, job: str, phase: str) -> Run:
         """Follow the runs of an unpartitioned job until the last one ended."""
@@ -198,10 +198,9 @@ def _cause(error: Mapping[str, Any]) -> str:
     return message.strip()
 
 
-def listed_keys(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys that a discovery listed, from the metadata of its materialization."""
-    for event in events:
-        for entry in event.get("metadataEntries", []):
-            if entry["label"] == "keys" and "jsonString" in entry:
-                return json.loads(entry["jsonString"])
-    raise BrokenOffError("The discovery ended without saying which repositories there are.")
+def listed(events: Sequence[Mapping[str, Any]]) -> tuple[list[str], int]:
+    """Return the keys that a discovery listed and the requests it sent, from the metadata of its materialization."""
+    entries = {entry["label"]: entry for event in events for entry in event.get("metadataEntries", [])}
+    if "keys" not in entries:
+        raise BrokenOffError("The discovery ended without saying which repositories there are.")
+    return json.loads(entries["keys"]["jsonString"]), entries["requests"]["intValue"]

@@ -46,6 +46,7 @@ class Report:
     rows: Sequence[Row]
     seconds: float
     forecast: Cost | None = None
+    listing_requests: int = 0
 
     @property
     def spent(self) -> Cost:
@@ -66,14 +67,18 @@ class Report:
 
 
 def build_report(
-    tracks: Mapping[str, Track], syncs: Sequence[Sync], seconds: float, forecast: Cost | None = None
+    tracks: Mapping[str, Track],
+    syncs: Sequence[Sync],
+    seconds: float,
+    forecast: Cost | None = None,
+    listing_requests: int = 0,
 ) -> Report:
     """Put the runs and the syncs of a collection together. `syncs` are oldest first: the latest of a stage counts."""
     by_run: dict[str, dict[str, Sync]] = {}
     for sync in syncs:
         by_run.setdefault(sync.root_run_id, {})[sync.stage] = sync
     rows = [Row(key, track, by_run.get(track.runs[0].id, {}) if track.runs else {}) for key, track in tracks.items()]
-    return Report(rows, seconds, forecast)
+    return Report(rows, seconds, forecast, listing_requests)
 
 
 def print_report(console: Console, report: Report) -> None:
@@ -100,6 +105,7 @@ def summary(report: Report) -> Text:
     syncs = [sync for row in report.rows for sync in row.syncs.values()]
     cost = (
         f"{sum(sync.requests for sync in syncs):,} requests and {sum(sync.points for sync in syncs):,} GraphQL points"
+        f" besides {counted(report.listing_requests, 'request', 'requests')} to list the sources"
     )
     deferrals = sum(row.track.deferrals for row in report.rows)
     waits = f"; {counted(deferrals, 'run', 'runs')} waited for the quota" if deferrals else ""

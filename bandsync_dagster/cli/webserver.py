@@ -65,7 +65,9 @@ query Events($run: ID!) {
           failureMetadata { description }
         }
         ... on RunFailureEvent { message error { message } }
-        ... on MaterializationEvent { metadataEntries { label ... on JsonMetadataEntry { jsonString } } }
+        ... on MaterializationEvent {
+          metadataEntries { label ... on JsonMetadataEntry { jsonString } ... on IntMetadataEntry { intValue } }
+        }
       }
     }
     ... on Error { message }
