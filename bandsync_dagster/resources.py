@@ -1,12 +1,13 @@
 """What assets, checks and sensors are given. The only module that reads the environment; what it builds is plain."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 import dagster as dg
 import sqlalchemy as sa
@@ -14,15 +15,20 @@ import sqlalchemy as sa
 from bandsync_dagster.clock import Clock, utc_now
 from bandsync_dagster.collection.collector import Collector
 from bandsync_dagster.collection.ledger import StoreLedger
+from bandsync_dagster.collection.outage import BACKOFF, persist_here
 from bandsync_dagster.collection.pipeline import PipelineOptions
 from bandsync_dagster.github.auth import AppInstallation, Credential, PersonalToken
 from bandsync_dagster.github.client import GitHubClient
+from bandsync_dagster.run_log import shown_in_run
 from bandsync_dagster.settings import AppSettings, Settings, SettingsError
 from bandsync_dagster.store.engine import create_store_engine, upgrade
 from bandsync_dagster.store.errors import StoreError, StoreMisconfigured
 from bandsync_dagster.store.spool import Spool
 
 SPOOL_BYTES = 1 << 30
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -43,11 +49,24 @@ class Services:
         """The quota ledger that all processes share."""
         return StoreLedger(self.engine)
 
+    def patiently(
+        self, function: Callable[Concatenate[sa.Engine, Params], Result], *args: Params.args, **kwargs: Params.kwargs
+    ) -> Result:
+        """Call a function of the store; its first argument, the engine, is added here. Blocks while the store is away.
+
+        Raises:
+            StoreError: The store refuses, or stayed away.
+        """
+        call = partial(function, self.engine, *args, **kwargs)
+        return persist_here(call, what=getattr(function, "__name__", "a question"))
+
     def opens_at(self, buckets: Iterable[str], now: datetime) -> datetime | None:
         """Return when the last closed one of these rate limit resources is open again, None when none is closed."""
         fingerprints = [credential.fingerprint for credential in self.credentials]
         share = self.settings.reserve
-        times = (self.ledger.opens_at(fingerprints, bucket, share=share, now=now) for bucket in buckets)
+        # Asked by a sensor, every few seconds: a store that is away is not waited for.
+        ledger = StoreLedger(self.engine, delays=())
+        times = (ledger.opens_at(fingerprints, bucket, share=share, now=now) for bucket in buckets)
         return max((time for time in times if time), default=None)
 
     def client(self) -> GitHubClient:
@@ -78,9 +97,15 @@ class ServicesResource(dg.ConfigurableResource[Services]):
     """Opens the services that the environment describes. It has no settings of its own, so the UI shows no secret."""
 
     @contextmanager
-    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Services]:  # noqa: ARG002  (Dagster's signature)
-        """Give the process's services; the database is upgraded first where it has to be."""
-        yield open_services(Settings.from_mapping(os.environ))  # noqa: TID251  (the one place)
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Services]:
+        """Give the process's services; the database is upgraded first where it has to be.
+
+        A run waits for a database that is away, as it would a moment later; a sensor is asked again in a few seconds.
+        """
+        settings = Settings.from_mapping(os.environ)  # noqa: TID251  (the one place)
+        with shown_in_run(context):
+            opening = partial(open_services, settings)
+            yield persist_here(opening, what="open_services", delays=BACKOFF if context.run else ())
 
 
 @lru_cache(maxsize=1)

@@ -59,4 +59,4 @@ class StoreLedger:
         return self._persist(partial(self._ledger.opens_at, fingerprints, bucket, share=share, now=now))
 
     def _persist(self, call: Callable[[], Result]) -> Result:
-        return persist_here(call, pause=self._pause, delays=self._delays)
+        return persist_here(call, what="quota", pause=self._pause, delays=self._delays)

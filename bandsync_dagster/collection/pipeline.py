@@ -295,6 +295,7 @@ class Pipeline:
         self.metrics.batched(len(batch.rows), age)
         await persist(
             partial(self._sink.write, batch),
+            what=f"{len(batch.rows)} {batch.stage}",
             sleep=self._sleep,
             delays=self._options.backoff,
             on_retry=self.metrics.retried,

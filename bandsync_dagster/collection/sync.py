@@ -1,6 +1,7 @@
 """One sync from its start to its end: what it writes, what it has spent, and how it ends, whatever ends it."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,8 @@ from bandsync_dagster.store.writes import Batch, Written, write_batch
 Begun = TypeVar("Begun", bound=Sync | None)
 
 HEARTBEAT_SECONDS = 15.0
+
+_log = logging.getLogger(__name__)
 
 _ENDS = {complete_sync: "completed", defer_sync: "deferred", fail_sync: "failed", cancel_sync: "cancelled"}
 
@@ -127,8 +130,12 @@ class OpenSync:
 
     def set_aside(self, batch: Batch) -> None:
         """Keep a batch for the next sync of this repository; without a spool it is collected again."""
-        if self._around.spool is not None:
-            self._around.spool.put(batch)
+        what = f"{len(batch.rows)} {batch.stage} of {self.sync.full_name} that the database did not take"
+        if self._around.spool is None:
+            _log.warning("%s are dropped, as there is no spool: the next run fetches them again.", what)
+            return
+        path = self._around.spool.put(batch)
+        _log.warning("%s are kept in %s: the next run writes them first.", what, path)
 
     async def _keep_beating(self) -> None:
         """Show that the sync is alive, so that nobody takes it for one whose process died."""

@@ -30,6 +30,15 @@ _HOPELESS_CONNECTIONS = (
 )
 
 _TRANSIENT_SQLITE = ("is locked", "is full", "disk i/o error")
+
+# What a person can do about something that may also pass by itself, by SQLite's words or PostgreSQL's state.
+_REMEDIES = {
+    "is full": "free space on its disk",
+    "disk i/o error": "free space on its disk, and check that the disk is sound",
+    "is locked": "end whatever keeps it locked",
+    "53100": "free space on the server's disk",
+    "53300": "raise the server's max_connections, or lower the limit of the pool",
+}
 _UNUSABLE_SQLITE = ("unable to open", "readonly database", "not a database", "malformed")
 
 
@@ -74,12 +83,19 @@ def as_store_error(error: exc.SQLAlchemyError, url: sa.URL) -> StoreError:
     text = " ".join(str(cause).split()).replace(url.password or "\0", "***")
     where = describe(url)
     if transient(error):
-        return StoreUnavailable(f"{where} is not available: {text}")
+        return StoreUnavailable(f"{where} is not available: {text}{_remedy(error)}")
     if _tables_missing(error):
         return StoreMisconfigured(f"{where} has not been set up by this project ({text}): upgrade it first")
     if _unusable(error):
         return StoreMisconfigured(f"{where} cannot be used: {text}; check the database URL and the rights it gives")
     return StoreRefused(f"{where} refused a statement: {text}")
+
+
+def _remedy(error: exc.SQLAlchemyError) -> str:
+    """Return how a message ends: in what a person can do, where there is anything."""
+    cause = getattr(error, "orig", None)
+    sign = str(cause).lower() if isinstance(cause, sqlite3.Error) else str(getattr(cause, "pgcode", None))
+    return next((f"; {remedy}" for phrase, remedy in _REMEDIES.items() if phrase in sign), "")
 
 
 def _tables_missing(error: exc.SQLAlchemyError) -> bool:

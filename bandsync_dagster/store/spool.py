@@ -83,7 +83,10 @@ class Spool:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return self._keep(_encode(batch), folder / name)
         except OSError as error:
-            raise SpoolError(f"the spool {self._folder} cannot keep a batch: {error}") from error
+            raise SpoolError(
+                f"the spool {self._folder} cannot keep a batch, which will be fetched again: {error}; "
+                "make room there, or set BANDSYNC_SPOOL to a folder on another disk than the database's"
+            ) from error
 
     def drain(self, repository_id: int, stage: str) -> Iterator[SpooledBatch | SetAside]:
         """Read back what waits for a stage of a repository, in the order it was fetched. Deletes nothing.
@@ -143,7 +146,8 @@ class Spool:
                 sizes += _size(path, newest - _ABANDONED_SECONDS)
         if sizes > self._max_bytes:
             raise SpoolFull(
-                f"the spool {self._folder} is full: this batch makes it {sizes:,} of {self._max_bytes:,} bytes"
+                f"the spool {self._folder} is full: this batch makes it {sizes:,} of {self._max_bytes:,} bytes; "
+                "it will be fetched again"
             )
 
 

@@ -1,5 +1,6 @@
 """A database that goes away in the middle of a collection: nothing is lost, nothing is counted twice."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +45,42 @@ def test_an_outage_of_a_minute_is_waited_out_with_the_backoff(collect: Collectin
     assert github.time.slept[-5:] == [2.0, 4.0, 8.0, 16.0, 32.0]
     assert result.rows == 18
     collect.assert_agreed()
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what was logged of an outage."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("bandsync_dagster")]
+
+
+def test_who_reads_the_log_of_an_outage_learns_what_is_wrong_and_when_it_is_tried_again(
+    collect: Collecting, github: SmallGitHub, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line for each attempt, with what it was about; and one when it is over, so that nobody waits on."""
+    refusals = iter(range(2))
+    rows_arrive = lambda: len(github.log) == 3 and next(refusals, None) is not None  # noqa: E731
+    strike_while(collect.engine, rows_arrive, lose_connection(collect.engine))
+    collect()
+    first, second, over = told(caplog)
+    assert re.fullmatch(r"The \w+ database .* is not available: .*\. Attempt 1 of 6 \(3 changes\) failed; .*", first)
+    assert first.endswith("the next is in 2 s.")
+    assert second.endswith("Attempt 2 of 6 (3 changes) failed; the next is in 4 s.")
+    assert over == "The database answers again: attempt 3 of 6 (3 changes) succeeded."
+
+
+@pytest.mark.parametrize("spools", [True, False])
+def test_at_the_end_of_all_patience_the_log_says_what_becomes_of_the_records(
+    collect: Collecting, caplog: pytest.LogCaptureFixture, tmp_path: Path, *, spools: bool
+) -> None:
+    """Kept, and where; or to be fetched again."""
+    collect.spool = Spool(tmp_path / "spool", 1 << 20) if spools else None
+    with away(collect), pytest.raises(StoreUnavailable):
+        collect()
+    given_up, kept = [line for line in told(caplog) if "the last" in line or "did not take" in line][:2]
+    assert given_up.endswith("Attempt 6 of 6 (3 changes) failed; it was the last.")
+    assert kept.startswith("3 changes of acme/pool that the database did not take are ")
+    (path,) = (tmp_path / "spool").rglob("*.batch") if spools else [None]
+    ending = f"kept in {path}: the next run writes them first." if spools else "the next run fetches them again."
+    assert kept.endswith(ending)
 
 
 @contextmanager

@@ -183,6 +183,14 @@ def test_what_passes_by_itself_is_transient(engine: sa.Engine, state: str) -> No
     assert transient(raised.value)
 
 
+@pytest.mark.parametrize("backend", ["postgresql"])
+@pytest.mark.parametrize(("state", "remedy"), [("53100", "free space on the server's disk"), ("53300", "raise .*")])
+def test_a_server_that_lacks_something_says_what_a_person_can_do(engine: sa.Engine, state: str, remedy: str) -> None:
+    """It may pass by itself, or not at all until somebody does something."""
+    with pytest.raises(StoreUnavailable, match=f"; {remedy}$"), writing(engine) as connection:
+        connection.exec_driver_sql(f"DO $$ BEGIN RAISE EXCEPTION 'raised' USING ERRCODE = '{state}'; END $$")
+
+
 @pytest.fixture
 def impatient(database_url: str) -> Iterator[sa.Engine]:
     """An engine on SQLite that waits a hundredth of a second for a lock."""
@@ -213,7 +221,7 @@ def test_a_full_disk_is_worth_trying_again(engine: sa.Engine) -> None:
         for connection in (one, other):
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 10}")
-    with pytest.raises(StoreUnavailable, match="disk is full"):
+    with pytest.raises(StoreUnavailable, match=r"disk is full; free space on its disk$"):
         write_batch(engine, batch(sync, 1, rows), now=NOW)
     engine.dispose()
     assert write_batch(engine, batch(sync, 1, rows), now=NOW).created == 500
