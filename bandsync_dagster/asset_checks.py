@@ -94,7 +94,7 @@ def _blocking_check(stage: str, claim: Claim) -> dg.AssetChecksDefinition:
         partitions_def=repositories_partitions,
     )
     def check(context: dg.AssetCheckExecutionContext, services: dg.ResourceParam[Services]) -> dg.AssetCheckResult:
-        facts = queries.counter_facts(services.engine, context.partition_key, stage)
+        facts = services.patiently(queries.counter_facts, context.partition_key, stage)
         return claim.holds(counter_numbers(facts, facts.latest)) if facts.latest else NOTHING_COLLECTED
 
     return check
@@ -109,7 +109,7 @@ def _total_check(stage: str) -> dg.AssetChecksDefinition:
         partitions_def=repositories_partitions,
     )
     def check(context: dg.AssetCheckExecutionContext, services: dg.ResourceParam[Services]) -> dg.AssetCheckResult:
-        facts = queries.counter_facts(services.engine, context.partition_key, stage)
+        facts = services.patiently(queries.counter_facts, context.partition_key, stage)
         return _against_github(facts.rows, facts.latest) if facts.latest else NOTHING_COLLECTED
 
     return check
@@ -137,7 +137,7 @@ def every_repository_reached(
 ) -> dg.AssetCheckResult:
     """Fail while a repository is deferred, failed or missing, and say which."""
     keys = context.instance.get_dynamic_partitions(repositories_partitions.name or "")
-    missing = list(status.uncovered(services.engine, keys))
+    missing = list(services.patiently(status.uncovered, keys))
     return dg.AssetCheckResult(
         passed=not missing,
         severity=dg.AssetCheckSeverity.WARN,

@@ -22,5 +22,5 @@ def coverage(context: dg.AssetExecutionContext, services: dg.ResourceParam[Servi
     Its check fails as long as a repository that is in the partitions was not reached.
     """
     keys = context.instance.get_dynamic_partitions(repositories_partitions.name or "")
-    counts = status.coverage(services.engine, keys)
+    counts = services.patiently(status.coverage, keys)
     return dg.MaterializeResult(metadata={state: dg.MetadataValue.int(n) for state, n in counts.items()})
