@@ -1,8 +1,6 @@
 """Schedules: what a tick launches, and what it leaves out. Sensors: which partitions are removed."""
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,15 +9,9 @@ import dagster as dg
 import pytest
 import sqlalchemy as sa
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
-from dagster._core.scheduler.instigation import InstigatorTick
 from dagster._core.test_utils import create_run_for_test
 from dagster._core.utils import make_new_run_id
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import ModuleTarget
-from dagster._daemon.controller import create_daemon_grpc_server_registry
-from dagster._scheduler.scheduler import launch_scheduled_runs
 
-import bandsync_dagster
 from bandsync_dagster.automation import (
     collection_requests,
     hourly_activity,
@@ -39,6 +31,7 @@ from bandsync_dagster.tags import ACTIVITY_JOB, COLLECTION_JOB, DISCOVERY_JOB, P
 from bandsync_dagster_tests.asset_runs import PLENTY, collect, materialize, services_for
 from bandsync_dagster_tests.collection.organisations import multiplied
 from bandsync_dagster_tests.collection.simulated import START, Clockwork, Simulation, on_sqlite
+from bandsync_dagster_tests.scheduling import Scheduler, code_server
 
 TICK = datetime(2026, 3, 1, 12, 15, tzinfo=timezone.utc)
 KEYS = ["acme/Alto", "acme/bass", "acme/cello"]
@@ -257,40 +250,6 @@ def served(organisation: Organisation, monkeypatch: pytest.MonkeyPatch) -> Organ
     monkeypatch.setenv("BANDSYNC_SOURCES", "org:acme")
     monkeypatch.setenv("GITHUB_TOKEN", settings.tokens[0])
     return organisation
-
-
-@contextmanager
-def code_server(instance: dg.DagsterInstance) -> Iterator[WorkspaceProcessContext]:
-    """Start a code server with the project's definitions, as a daemon does, and see it end."""
-    folder = Path(bandsync_dagster.__file__).parents[1]
-    target = ModuleTarget("bandsync_dagster.definitions", None, str(folder), "bandsync")
-    with (
-        create_daemon_grpc_server_registry(instance) as registry,
-        WorkspaceProcessContext(instance, target, grpc_server_registry=registry) as workspace,
-    ):
-        yield workspace
-    registry.wait_for_processes()
-
-
-class Scheduler:
-    """Dagster's own scheduler with one schedule switched on, and the code server it asks."""
-
-    def __init__(self, workspace: WorkspaceProcessContext, name: str) -> None:
-        self.workspace = workspace
-        (location,) = workspace.create_request_context().code_locations
-        (repository,) = location.get_repositories().values()
-        self.schedule = repository.get_schedule(name)
-        self.started = datetime.now(timezone.utc)
-        workspace.instance.start_schedule(self.schedule)
-
-    def run_until(self, **later: float) -> None:
-        """Let it do what is due until then, and no more."""
-        end = self.started + timedelta(**later)
-        list(launch_scheduled_runs(self.workspace, logging.getLogger("test"), end, {}))
-
-    def ticks(self) -> Sequence[InstigatorTick]:
-        """Return the ticks, newest first."""
-        return self.workspace.instance.get_ticks(self.schedule.get_remote_origin_id(), self.schedule.selector_id)
 
 
 def queued(instance: dg.DagsterInstance) -> list[str]:
