@@ -7,10 +7,11 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from bandsync_dagster.cli.errors import BrokenOffError, CommandError
-from bandsync_dagster.cli.facts import Facts, read_facts
+from bandsync_dagster.cli.facts import NO_FACTS, read_facts, read_what_can_be
 from bandsync_dagster.cli.forecasting import forecast_cost
 from bandsync_dagster.cli.interrupts import Interrupts
 from bandsync_dagster.cli.local import POLL_SECONDS, UNFINISHED, Local
@@ -18,8 +19,10 @@ from bandsync_dagster.cli.progress import Display
 from bandsync_dagster.cli.report import Report, build_report
 from bandsync_dagster.cli.tracking import Track, track, tracks
 from bandsync_dagster.cli.webserver import Launch, Run
+from bandsync_dagster.collection.outage import persist_here
 from bandsync_dagster.collection.scan import StageOptions
 from bandsync_dagster.store.schema import STAGES
+from bandsync_dagster.store.syncs import Sync
 from bandsync_dagster.tags import COLLECTION, COLLECTION_JOB, COVERAGE_JOB, DISCOVERY_JOB, PARTITION
 from bandsync_dagster.wording import counted
 
@@ -85,6 +88,7 @@ class Collection:
         self._display = display
         self._interrupts = interrupts
         self._clock = local.services.clock
+        self._facts = NO_FACTS
 
     def run(self) -> Report:
         """Collect, and say how it ended.
@@ -92,12 +96,13 @@ class Collection:
         Raises:
             CommandError: The sources cannot be read, or one of Dagster's processes ended.
             Interrupted: Somebody asked to stop.
+            StoreError: The database stayed away, so that nobody knows how it ended.
         """
         keys, listing_requests = self._discover()
         told = forecast_cost(self._local.services, self._plan.options, keys) if self._plan.forecast else None
         self._launch(keys)
-        tracked, facts = self._follow(keys)
-        report = build_report(tracked, facts.syncs, self._display.elapsed, told, listing_requests)
+        tracked, syncs = self._follow(keys)
+        report = build_report(tracked, syncs, self._display.elapsed, told, listing_requests)
         self._count_coverage()
         return report
 
@@ -142,20 +147,26 @@ class Collection:
                 self._show("Collecting", tracked=tracks(keys, runs), runs=runs)
                 next_look = self._clock() + (self._clock() - before) / _POLL_SHARE
 
-    def _follow(self, keys: Sequence[str]) -> tuple[Mapping[str, Track], Facts]:
-        """Watch until every repository has come to an end."""
+    def _follow(self, keys: Sequence[str]) -> tuple[Mapping[str, Track], Sequence[Sync]]:
+        """Watch until every repository has come to an end; return how it did."""
         tracked: Mapping[str, Track] = {}
-        facts = Facts()
 
         def show(runs: Sequence[Run]) -> None:
-            nonlocal tracked, facts
+            nonlocal tracked
             tracked = tracks(keys, runs)
-            facts = self._show("Collecting", tracked=tracked, runs=runs)
+            self._show("Collecting", tracked=tracked, runs=runs)
 
-        for _ in self._polls(show):
+        for runs in self._polls(show):
             if all(followed.standing.is_final for followed in tracked.values()):
-                return tracked, facts
+                return tracked, self._final_syncs(runs)
         raise AssertionError("polling ends only by returning or raising")
+
+    def _final_syncs(self, runs: Sequence[Run]) -> Sequence[Sync]:
+        """Return the syncs as they ended. What was read before the database went away does not say that."""
+        if self._facts.trouble is None:
+            return self._facts.syncs
+        reading = partial(read_facts, self._engine, _roots(runs), self._clock())
+        return persist_here(reading, what="read_facts", pause=self._interrupts.pause).syncs
 
     def _count_coverage(self) -> None:
         """Bring the `coverage` asset up to date, for whoever looks at it in the Dagster UI later."""
@@ -173,10 +184,13 @@ class Collection:
             took = (self._clock() - before).total_seconds()
             self._interrupts.pause(max(POLL_SECONDS, took / _POLL_SHARE))
 
-    def _show(self, phase: str, *, tracked: Mapping[str, Track] | None = None, runs: Sequence[Run] = ()) -> Facts:
-        facts = read_facts(self._engine, [run.id for run in runs if run.parent is None], self._clock())
-        self._display.show(phase, tracked, facts)
-        return facts
+    def _show(self, phase: str, *, tracked: Mapping[str, Track] | None = None, runs: Sequence[Run] = ()) -> None:
+        self._facts = read_what_can_be(self._engine, _roots(runs), self._clock(), last=self._facts)
+        self._display.show(phase, tracked, self._facts)
+
+
+def _roots(runs: Sequence[Run]) -> list[str]:
+    return [run.id for run in runs if run.parent is None]
 
 
 def failure_text(events: Sequence[Mapping[str, Any]]) -> str:

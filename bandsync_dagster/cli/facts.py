@@ -1,13 +1,14 @@
 """What the commands show of the database: the syncs of a collection, the quota, the gate. Only reads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 import sqlalchemy as sa
 
 from bandsync_dagster.store.engine import reading
+from bandsync_dagster.store.errors import StoreUnavailable
 from bandsync_dagster.store.gate import Gate, read_gate
 from bandsync_dagster.store.schema import syncs
 from bandsync_dagster.store.status import QuotaState, quota_states
@@ -28,11 +29,12 @@ class BucketQuota:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the database says about a collection at one moment."""
+    """What the database says about a collection at one moment; `trouble` is why it can't say anything newer."""
 
     syncs: Sequence[Sync] = ()
     quotas: Sequence[BucketQuota] = ()
     gate: Gate | None = None
+    trouble: str | None = None
     records: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -46,6 +48,14 @@ NO_FACTS: Final = Facts()
 def read_facts(engine: sa.Engine, root_run_ids: Sequence[str], now: datetime) -> Facts:
     """Read everything the progress display shows."""
     return Facts(syncs=syncs_of(engine, root_run_ids), quotas=bucket_quotas(engine, now), gate=read_gate(engine, POOL))
+
+
+def read_what_can_be(engine: sa.Engine, root_run_ids: Sequence[str], now: datetime, *, last: Facts) -> Facts:
+    """Read everything the progress display shows; while the database is away, that is what was read last."""
+    try:
+        return read_facts(engine, root_run_ids, now)
+    except StoreUnavailable as error:
+        return replace(last, trouble=str(error))
 
 
 def syncs_of(engine: sa.Engine, root_run_ids: Sequence[str]) -> list[Sync]:

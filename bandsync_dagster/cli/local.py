@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from bandsync_dagster.gate import ensure_pool_limit
 from bandsync_dagster.reconciliation import reconcile
 from bandsync_dagster.resources import Services, open_services
 from bandsync_dagster.settings import Settings
+from bandsync_dagster.store.errors import StoreUnavailable
 
 DEFAULT_UI_PORT: Final = 3000
 
@@ -72,8 +73,12 @@ class Local:
         return len(ending)
 
     def _settle(self) -> None:
-        """Give syncs whose runs were ended their final state now, instead of at the next start."""
-        reconcile(self.instance, self.services.engine, suspects=frozenset(), now=self.services.clock())
+        """Give syncs whose runs were ended their final state now, instead of at the next start.
+
+        While the database is away that has to wait.
+        """
+        with suppress(StoreUnavailable):
+            reconcile(self.instance, self.services.engine, suspects=frozenset(), now=self.services.clock())
 
 
 @contextmanager

@@ -44,12 +44,14 @@ class Snapshot:
 def view(snapshot: Snapshot) -> RenderableType:
     """Lay out a snapshot for a terminal."""
     if snapshot.tracks is None:
-        return Group(Text(f"{stopwatch(snapshot.elapsed)}  {snapshot.phase} …"), *_gate_lines(snapshot))
+        phase = Text(f"{stopwatch(snapshot.elapsed)}  {snapshot.phase} …")
+        return Group(phase, *_gate_lines(snapshot), *_trouble_lines(snapshot.facts))
     return Group(
         _bar(snapshot, snapshot.tracks),
         Text(f"       {standings(snapshot.tracks)}"),
         Text(f"       {_numbers(snapshot.facts)}", style="dim"),
         *_gate_lines(snapshot),
+        *_trouble_lines(snapshot.facts),
         *_running_lines(snapshot.tracks, snapshot.facts.syncs),
     )
 
@@ -59,7 +61,7 @@ def line(snapshot: Snapshot) -> str:
     parts = [stopwatch(snapshot.elapsed), snapshot.phase]
     if snapshot.tracks is not None:
         parts += [standings(snapshot.tracks), _numbers(snapshot.facts)]
-    return "  ".join([*parts, *_gate_texts(snapshot)])
+    return "  ".join([*parts, *_gate_texts(snapshot), *_trouble_texts(snapshot.facts)])
 
 
 def stopwatch(seconds: float) -> str:
@@ -120,6 +122,17 @@ def _gate_lines(snapshot: Snapshot) -> list[Text]:
     return [Text(f"       {text}. Nothing is sent meanwhile.", style="yellow") for text in _gate_texts(snapshot)]
 
 
+def _trouble_texts(facts: Facts) -> list[str]:
+    return [f"{facts.trouble[:1].upper()}{facts.trouble[1:]}"] if facts.trouble else []
+
+
+def _trouble_lines(facts: Facts) -> list[Text]:
+    return [
+        Text(f"       {text}. It is tried again; the numbers are older.", style="yellow")
+        for text in _trouble_texts(facts)
+    ]
+
+
 def _running_lines(tracks: Mapping[str, Track], syncs: Sequence[Sync]) -> list[Text]:
     """Name the repositories being worked on, with the stage each is in."""
     running = [key for key, track in tracks.items() if track.standing is Standing.RUNNING]
@@ -178,13 +191,14 @@ class Display:
             self._last = snapshot
 
     def _is_news(self, snapshot: Snapshot) -> bool:
-        """Tell whether a line is due: another phase or gate at once, other numbers after a while."""
+        """Tell whether a line is due: another phase or gate, or trouble, at once; other numbers after a while."""
         last = self._last
-        if last is None or last.phase != snapshot.phase or _gate_state(last) != _gate_state(snapshot):
+        if last is None or _state(last) != _state(snapshot):
             return True
         recent = (snapshot.now - last.now).total_seconds() < _LINE_SECONDS
         return not recent and (last.tracks, last.facts) != (snapshot.tracks, snapshot.facts)
 
 
-def _gate_state(snapshot: Snapshot) -> str | None:
-    return snapshot.facts.gate.state if snapshot.facts.gate else None
+def _state(snapshot: Snapshot) -> tuple[object, ...]:
+    facts = snapshot.facts
+    return snapshot.phase, facts.gate.state if facts.gate else None, facts.trouble is None

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 import sqlalchemy as sa
 
-from bandsync_dagster.cli.facts import BucketQuota, bucket_quotas, read_facts
+from bandsync_dagster.cli.facts import BucketQuota, bucket_quotas, read_facts, read_what_can_be
+from bandsync_dagster.store.engine import create_store_engine
 from bandsync_dagster.store.schema import quotas
 from bandsync_dagster.store.writes import write_batch
 from bandsync_dagster_tests.store.builders import HOUR, NOW, batch, begin, change
@@ -56,3 +57,16 @@ def test_facts_hold_the_syncs_of_the_given_runs_only(engine: sa.Engine) -> None:
     assert facts.records == 2
     assert facts.gate is None
     assert read_facts(engine, [], NOW).syncs == []
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_while_the_database_is_away_the_last_facts_stand_with_the_reason(engine: sa.Engine) -> None:
+    """The display goes on; and what is read once it is back has no reason any more."""
+    write_batch(engine, batch(begin(engine, root_run_id="mine"), 1, [change(1)]), now=NOW)
+    facts = read_facts(engine, ["mine"], NOW)
+    nowhere = create_store_engine("postgresql://127.0.0.1:1/history")
+    for _ in range(2):
+        facts = read_what_can_be(nowhere, ["mine"], NOW, last=facts)
+        assert facts.records == 1
+        assert (facts.trouble or "").startswith("the PostgreSQL database history on 127.0.0.1:1 is not available: ")
+    assert read_what_can_be(engine, ["mine"], NOW, last=facts).trouble is None

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -68,6 +69,21 @@ def test_a_deferral_is_never_called_a_failure() -> None:
     deferred = snapshot(tracks=some_tracks(), facts=Facts(gate=CLOSED))
     for text in (seen(deferred), line(deferred)):
         assert not any(word in text.lower() for word in ("fail", "error"))
+
+
+def test_a_database_that_is_away_is_named_in_the_view_and_at_once_in_a_log() -> None:
+    """A person who sees the numbers stand still learns why, and that nothing has to be done."""
+    facts = Facts([sync(1, "changes")], trouble="the PostgreSQL database history on db is not available: refused")
+    told = "The PostgreSQL database history on db is not available: refused"
+    for tracked in (None, some_tracks()):
+        shown = seen(snapshot(tracks=tracked, facts=facts))
+        assert f"{told}. It is tried again; the numbers are older." in " ".join(shown.split())
+    console = Console(file=io.StringIO(), width=200)
+    display = Display(console, lambda: NOW)
+    for each in (replace(facts, trouble=None), facts, replace(facts, trouble="the same, in other words"), facts):
+        display.show("Collecting", some_tracks(), each)
+    _, trouble = console.file.getvalue().splitlines()  # pyright: ignore[reportAttributeAccessIssue]
+    assert trouble.endswith(f"10 records  {told}")
 
 
 def test_before_anything_is_known_the_phase_is_shown() -> None:
