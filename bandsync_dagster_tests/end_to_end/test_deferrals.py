@@ -92,7 +92,7 @@ def words_a_user_sees(dagster: Deployed) -> Iterator[str]:
         yield run.status
         yield from (f"{key}={value}" for key, value in run.tags.items())
         for entry in dagster.instance.all_logs(run.id):
-            yield f"{entry.dagster_event_type} {entry.user_message}"
+            yield f"{entry.dagster_event_type} {entry.message}"
     for sync in dagster.syncs():
         yield f"{sync.state} {sync.outcome} {sync.error}"
 
