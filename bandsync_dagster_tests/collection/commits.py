@@ -48,3 +48,14 @@ def lose_connection(engine: sa.Engine) -> Strike:
         raise engine.dialect.loaded_dbapi.OperationalError(text)
 
     return strike
+
+
+def count_commits(engine: sa.Engine) -> list[int]:
+    """Count the commits of an engine from here on, in a list of one number."""
+    counted = [0]
+
+    def count(_connection: sa.Connection) -> None:
+        counted[0] += 1
+
+    sa.event.listen(engine, "commit", count)
+    return counted

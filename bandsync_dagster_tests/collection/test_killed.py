@@ -1,11 +1,5 @@
 """A worker killed with SIGKILL at every moment that could matter, and a second one that goes on after it."""
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Iterator
-from multiprocessing.context import ForkServerContext
-
 import httpx
 import pytest
 import sqlalchemy as sa
@@ -15,13 +9,10 @@ from bandsync_dagster.store.engine import create_store_engine
 from bandsync_dagster_tests.collection.collecting import PAGES, Collecting, all_rows
 from bandsync_dagster_tests.collection.commits import strike_at
 from bandsync_dagster_tests.collection.small_github import ROWS_PER_PAGE, SmallGitHub
+from bandsync_dagster_tests.collection.workers import die
+from bandsync_dagster_tests.store.processes import in_process_that_is_killed
 
 COMMITS = 9
-
-
-def die() -> None:
-    """End this process as `kill -9` does: nothing is cleaned up."""
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def collect_and_die_at_commit(url: str, number: int, *, after: bool) -> None:
@@ -41,21 +32,6 @@ def collect_and_die_at_request(url: str, number: int) -> None:
 
     github.before = strike
     Collecting(create_store_engine(url), github)()
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[ForkServerContext]:
-    """Makes processes quickly, from one that has imported everything."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
-
-
-def assert_killed(process: multiprocessing.process.BaseProcess) -> None:
-    """Run the process to its violent end."""
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
 
 
 def assert_second_worker_completes(engine: sa.Engine) -> None:
@@ -78,21 +54,19 @@ def assert_second_worker_completes(engine: sa.Engine) -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", range(COMMITS))
 def test_a_worker_killed_at_any_commit_leaves_what_a_second_one_completes(
-    engine: sa.Engine, database_url: str, processes: ForkServerContext, number: int, *, after: bool
+    engine: sa.Engine, database_url: str, number: int, *, after: bool
 ) -> None:
     """Rows, counters and checkpoint are those of an undisturbed collection in the end."""
-    assert_killed(
-        processes.Process(target=collect_and_die_at_commit, args=(database_url, number), kwargs={"after": after})
-    )
+    in_process_that_is_killed(collect_and_die_at_commit, database_url, number, after=after)
     assert_second_worker_completes(engine)
 
 
 @pytest.mark.parametrize("number", range(PAGES + 1))
 def test_a_worker_killed_at_any_request_leaves_what_a_second_one_completes(
-    engine: sa.Engine, database_url: str, processes: ForkServerContext, number: int
+    engine: sa.Engine, database_url: str, number: int
 ) -> None:
     """The page that was on its way is asked for again, and nothing else: all before it are stored."""
-    assert_killed(processes.Process(target=collect_and_die_at_request, args=(database_url, number)))
+    in_process_that_is_killed(collect_and_die_at_request, database_url, number)
     position = Collecting(engine, SmallGitHub()).position or {"next": 0}
     assert position["next"] == max(number - 1, 0)
     assert_second_worker_completes(engine)

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-import sqlalchemy as sa
 
 from bandsync_dagster.collection.collector import RunIdentity
 from bandsync_dagster.collection.pipeline import PipelineOptions
 from bandsync_dagster.store.errors import StoreUnavailable
 from bandsync_dagster.store.spool import Spool
 from bandsync_dagster_tests.collection.collecting import PAGES, Collecting, all_rows
-from bandsync_dagster_tests.collection.commits import lose_connection, strike_at, strike_while
+from bandsync_dagster_tests.collection.commits import count_commits, lose_connection, strike_at, strike_while
 from bandsync_dagster_tests.collection.small_github import SmallGitHub
 
 AGAIN = RunIdentity("run-2", "run-2")
@@ -153,17 +152,6 @@ def test_a_heartbeat_shows_that_a_sync_is_alive(collect: Collecting, github: Sma
     collect()
     (beat,) = beats
     assert beat == github.time.clock()
-
-
-def count_commits(engine: sa.Engine) -> list[int]:
-    """Count the commits of an engine from here on."""
-    counted = [0]
-
-    def count(_connection: sa.Connection) -> None:
-        counted[0] += 1
-
-    sa.event.listen(engine, "commit", count)
-    return counted
 
 
 def test_the_moments_tried_here_are_all_there_are(collect: Collecting) -> None:
