@@ -1,6 +1,7 @@
 """The quota ledger that clients of all processes share: the store's, with patience for outages of the store."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
@@ -9,6 +10,7 @@ import sqlalchemy as sa
 from bandsync_dagster.collection.outage import BACKOFF, Pause, Result, persist_here
 from bandsync_dagster.github.errors import LimitKind
 from bandsync_dagster.github.quota import Grant, QuotaReading
+from bandsync_dagster.store.errors import StoreUnavailable
 from bandsync_dagster.store.quotas import SqlQuotaLedger
 
 
@@ -16,7 +18,8 @@ class StoreLedger:
     """A `QuotaLedger` kept in the store. Its methods block, so the client calls them in threads.
 
     A call that the store did not answer is made again. That is safe for all of them: a reservation made twice expires,
-    and everything else sets what it says.
+    and everything else sets what it says. If the store stays away nothing more is granted, but what was granted before
+    has its answer: that a reservation can't be replaced then, and expires, is no reason to lose it.
 
     Args:
         engine: The store.
@@ -38,11 +41,13 @@ class StoreLedger:
 
     def settle(self, grant: Grant, bucket: str, reading: QuotaReading | None, *, now: datetime) -> None:
         """Replace the reservation by what the response said; None if it said nothing of limits."""
-        self._persist(partial(self._ledger.settle, grant, bucket, reading, now=now))
+        with suppress(StoreUnavailable):
+            self._persist(partial(self._ledger.settle, grant, bucket, reading, now=now))
 
     def release(self, grant: Grant, bucket: str, *, now: datetime) -> None:
         """Drop the reservation: there was no answer, or one that says nothing of the quota."""
-        self._persist(partial(self._ledger.release, grant, bucket, now=now))
+        with suppress(StoreUnavailable):
+            self._persist(partial(self._ledger.release, grant, bucket, now=now))
 
     def close(
         self, grant_or_fingerprint: Grant | str, bucket: str, until: datetime, *, now: datetime, kind: LimitKind

@@ -13,7 +13,7 @@ from bandsync_dagster.collection.scan import Scan
 from bandsync_dagster.github.auth import PersonalToken
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.models import Change
-from bandsync_dagster.github.quota import MemoryLedger
+from bandsync_dagster.github.quota import MemoryLedger, QuotaLedger
 from bandsync_dagster_tests.collection.time_by_hand import TimeByHand
 from bandsync_dagster_tests.store.builders import REPOSITORY, change
 
@@ -38,6 +38,7 @@ class SmallGitHub:
         log: The paths asked for, in order.
         limited_after: How many requests are granted before the quota is used up; None grants all.
         before: Looked at before each answer: may do something, or answer instead.
+        ledger: Makes what its clients keep the quota in.
     """
 
     time: TimeByHand = field(default_factory=TimeByHand)
@@ -45,12 +46,13 @@ class SmallGitHub:
     log: list[str] = field(default_factory=list[str])
     limited_after: int | None = None
     before: Before | None = None
+    ledger: Callable[[], QuotaLedger] = MemoryLedger
 
     def client(self) -> GitHubClient:
         """Return a client that asks here, as one does with a new process."""
         return GitHubClient(
             credentials=[PersonalToken("secret")],
-            ledger=MemoryLedger(),
+            ledger=self.ledger(),
             clock=self.time.clock,
             transport=httpx.MockTransport(self.answer),
             sleep=self.time.sleep_briefly,

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from bandsync_dagster.collection.collector import RunIdentity
+from bandsync_dagster.collection.ledger import StoreLedger
 from bandsync_dagster.collection.pipeline import PipelineOptions
 from bandsync_dagster.store.errors import StoreUnavailable
 from bandsync_dagster.store.spool import Spool
@@ -119,6 +120,22 @@ def test_with_a_spool_a_long_outage_loses_no_page_that_was_paid_for(
     assert github.log == [f"/pages/{number}" for number in range(fetched, PAGES)]
     assert collect.rows == all_rows()
     assert list((tmp_path / "spool").rglob("*.batch")) == []
+    collect.assert_agreed()
+
+
+def test_the_answer_that_was_on_its_way_when_the_database_went_away_is_kept(
+    collect: Collecting, github: SmallGitHub, tmp_path: Path
+) -> None:
+    """Also where the quota is kept in the same database, which can't be told what the answer said of it."""
+    collect.spool = Spool(tmp_path / "spool", 1 << 20)
+    github.ledger = lambda: StoreLedger(collect.engine, pause=lambda _seconds: None)
+    with away(collect), pytest.raises(StoreUnavailable):
+        collect()
+    assert github.log[-1] == "/pages/2"
+    github.log.clear()
+    collect(run=AGAIN)
+    assert github.log == [f"/pages/{number}" for number in range(3, PAGES)]
+    assert collect.rows == all_rows()
     collect.assert_agreed()
 
 
