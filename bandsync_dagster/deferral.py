@@ -31,15 +31,23 @@ from bandsync_dagster.wording import limit_reached, moment
 _BEING_CANCELLED = frozenset({dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED})
 
 
-def defer(context: dg.AssetExecutionContext, services: Services, deferral: Deferred) -> None:
+def defer(
+    context: dg.AssetExecutionContext,
+    services: Services,
+    deferral: Deferred,
+    *,
+    so_far: Mapping[str, str] | None = None,
+) -> None:
     """Close the gate and queue the run's successor; the step then ends without materializing anything.
 
     Closing comes first: a successor queued before an open gate would be launched at once, to find the quota closed.
+    `so_far` are tags for the successor: how far this came, where no sync in the store says so.
     """
     now = services.clock()
     context.log.info("%s. Everything collected so far is stored.", deferral)
     close_gate(context.instance, services.engine, bucket=deferral.bucket, until=deferral.resume_at, now=now)
     tags = {DEFERRED_BUCKET: deferral.bucket, DEFERRED_UNTIL: deferral.resume_at.isoformat(timespec="seconds")}
+    tags.update(so_far or {})
     context.instance.add_run_tags(context.run.run_id, tags)
     context.log_event(_observation(context, deferral, now))
     if not _has_queue(context):

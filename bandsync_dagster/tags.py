@@ -19,6 +19,9 @@ SUCCESSOR_OF: Final = "bandsync/successor_of"
 # Written by `deferral`; read by people and by the progress display.
 DEFERRED_BUCKET: Final = "bandsync/deferred_bucket"
 DEFERRED_UNTIL: Final = "bandsync/deferred_until"
+# On a deferred look at the repositories' activity and on its successor: when it began, and what it has cost until then.
+# Written and read by the asset `activity`; only a successor goes by it.
+ACTIVITY_SO_FAR: Final = "bandsync/activity_so_far"
 # On every run of one `bandsync collect`. Written and read by the command.
 COLLECTION: Final = "bandsync/collection"
 

@@ -5,18 +5,20 @@ ETag, free where nothing is new (GitHub docs: best practices for using the REST 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from bandsync_dagster.clock import Clock
 from bandsync_dagster.collection.archived import is_final
 from bandsync_dagster.collection.changes import Covered
+from bandsync_dagster.collection.interruptible import outlast_cancellation
 from bandsync_dagster.collection.pages import PageSize, ask_adaptively
 from bandsync_dagster.collection.run_progress import Progress
 from bandsync_dagster.collection.verifications import is_relist_due
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.errors import AccessError, QueryTooLarge
-from bandsync_dagster.github.graphql import Activity, fetch_activity
+from bandsync_dagster.github.graphql import MOST_ITEMS, Activity, fetch_activity
 from bandsync_dagster.github.rest import RunPage, fetch_runs
 from bandsync_dagster.store.activity import Look
 from bandsync_dagster.store.queries import StoredRepository
@@ -30,34 +32,46 @@ CONCURRENCY = 4
 FRESH = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Active:
-    """A repository worth collecting, and why, in a few words each."""
-
-    standing: Standing
-    reasons: tuple[str, ...]
+# Takes what was found: why each repository is worth collecting, by id, in a few words each and none where nothing is
+# new; and when it was looked at.
+Record = Callable[[Mapping[int, tuple[str, ...]], datetime], Awaitable[None]]
 
 
-async def find_active(client: GitHubClient, standings: Sequence[Standing], *, now: datetime) -> list[Active]:
-    """Return the repositories that have something new, or something left to do.
+async def find_active(client: GitHubClient, standings: Sequence[Standing], *, clock: Clock, record: Record) -> None:
+    """Find out which repositories have something new, or something left to do, and have it recorded.
 
     Asks GitHub only about those of which the store doesn't tell already: about pull requests in bulk, and about runs
-    only where there is no news of pull requests either.
+    only where there is no news of pull requests either. What is found is recorded piece by piece, so that whoever
+    begins anew after an error or a rate limit can go on with those that are missing.
     """
-    reasons = {standing.repository.id: known_reasons(standing, now) for standing in standings}
-    quiet = [standing for standing in standings if not reasons[standing.repository.id] and not _is_final(standing)]
-    for standing, activity in await fetch_activities(client, quiet):
-        reasons[standing.repository.id] = change_reasons(standing, activity)
-    quiet = [standing for standing in quiet if not reasons[standing.repository.id]]
+    now = clock()
+    known = {standing.repository.id: known_reasons(standing, now) for standing in standings}
+    quiet = [standing for standing in standings if not known[standing.repository.id] and not _is_final(standing)]
+    for standing in quiet:
+        del known[standing.repository.id]
+    await record(known, now)
+    size = PageSize()
+    # As many as one point pays for.
+    for start in range(0, len(quiet), MOST_ITEMS):
+        await _look_at(client, quiet[start : start + MOST_ITEMS], size, now=clock(), record=record)
+
+
+async def _look_at(
+    client: GitHubClient, standings: Sequence[Standing], size: PageSize, *, now: datetime, record: Record
+) -> None:
+    """Ask GitHub about some repositories; whatever ends it, what was answered until then is recorded."""
+    found: dict[int, tuple[str, ...]] = {}
 
     async def ask(standing: Standing) -> None:
-        if await _has_new_runs(client, standing):
-            reasons[standing.repository.id] = ("new workflow runs",)
+        found[standing.repository.id] = ("new workflow runs",) if await _has_new_runs(client, standing) else ()
 
-    await _for_each(quiet, ask)
-    return [
-        Active(standing, reasons[standing.repository.id]) for standing in standings if reasons[standing.repository.id]
-    ]
+    try:
+        for standing, activity in await fetch_activities(client, standings, size):
+            if reasons := change_reasons(standing, activity):
+                found[standing.repository.id] = reasons
+        await _for_each([standing for standing in standings if standing.repository.id not in found], ask)
+    finally:
+        await outlast_cancellation(record(found, now))
 
 
 def is_up_to_date(standing: Standing, look: Look | None, *, now: datetime) -> bool:
@@ -122,11 +136,11 @@ def change_reasons(standing: Standing, activity: Activity | None) -> tuple[str, 
 
 
 async def fetch_activities(
-    client: GitHubClient, standings: Sequence[Standing]
+    client: GitHubClient, standings: Sequence[Standing], size: PageSize | None = None
 ) -> list[tuple[Standing, Activity | None]]:
-    """Ask for the activity of repositories, 100 at a time; None where GitHub doesn't tell."""
+    """Ask for the activity of repositories, 100 at a time unless `size` says less; None where GitHub doesn't tell."""
     found: list[Activity | None] = []
-    size = PageSize()
+    size = size or PageSize()
 
     async def ask(count: int) -> list[Activity | None]:
         some = standings[len(found) : len(found) + count]
@@ -158,17 +172,25 @@ async def ask_head(client: GitHubClient, repository: StoredRepository, progress:
 
 
 async def _for_each(standings: Sequence[Standing], ask: Callable[[Standing], Awaitable[None]]) -> None:
-    """Ask about all, a few at a time; the first error ends it."""
-    left = iter(standings)
+    """Ask about all, a few at a time. After the first error nothing more is asked; what was asked is waited for.
+
+    It may be paid for.
+    """
+    left = deque(standings)
 
     async def work() -> None:
-        for standing in left:
-            await ask(standing)
+        try:
+            while left:
+                await ask(left.popleft())
+        finally:
+            left.clear()
 
     workers = [asyncio.ensure_future(work()) for _ in range(CONCURRENCY)]
     try:
-        await asyncio.gather(*workers)
+        await asyncio.wait(workers)
     finally:
         for worker in workers:
             worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        outcomes = await asyncio.gather(*workers, return_exceptions=True)
+    for error in filter(None, outcomes):
+        raise error

@@ -1,7 +1,8 @@
 """The `activity` asset: what it says, what it costs, and what it does when GitHub's quota is used up."""
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -20,9 +21,18 @@ from bandsync_dagster.resources import Services, open_services
 from bandsync_dagster.settings import Settings
 from bandsync_dagster.simulator import Limits, SimulatedGitHub, generate
 from bandsync_dagster.store.activity import latest_looks
-from bandsync_dagster.tags import ACTIVITY_JOB, DEFERRED_BUCKET, DISCOVERY_JOB, POOL_LIMIT, PRIORITY, SUCCESSOR_OF
+from bandsync_dagster.tags import (
+    ACTIVITY_JOB,
+    ACTIVITY_SO_FAR,
+    DEFERRED_BUCKET,
+    DISCOVERY_JOB,
+    POOL_LIMIT,
+    PRIORITY,
+    SUCCESSOR_OF,
+)
 from bandsync_dagster_tests.asset_runs import PLENTY, collect, materialize, run_job, services_for
-from bandsync_dagster_tests.collection.simulated import on_sqlite
+from bandsync_dagster_tests.collection.organisations import multiplied
+from bandsync_dagster_tests.collection.simulated import Clockwork, Simulation, on_sqlite
 
 NAMES = ("acme/alto", "acme/bass", "acme/cello")
 CODE = ReconstructableRepository.for_module("bandsync_dagster.definitions", "defs")
@@ -177,15 +187,16 @@ def test_a_token_that_is_no_good_is_not_tried_again(
     assert latest_looks(engine) == {}
 
 
-@pytest.fixture
-def environment(
-    github: SimulatedGitHub, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@contextmanager
+def environment_of(
+    github: SimulatedGitHub, engine: sa.Engine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Services]:
-    """The services that the environment describes, as a run from the queue has them."""
+    """Give the services that the environment describes, as a run from the queue has them."""
     monkeypatch.setenv("BANDSYNC_DATABASE_URL", engine.url.render_as_string(hide_password=False))
-    monkeypatch.setenv("BANDSYNC_HOME", str(tmp_path))
+    monkeypatch.setenv("BANDSYNC_HOME", str(folder))
     monkeypatch.setenv("BANDSYNC_GITHUB_URL", github.url)
     monkeypatch.setenv("BANDSYNC_SOURCES", "org:acme")
+    monkeypatch.setenv("BANDSYNC_RESERVE", "0")
     monkeypatch.setenv("GITHUB_TOKEN", "simulated-token")
     services = open_services(Settings.from_mapping(os.environ))  # noqa: TID251  (what the run is given)
     yield services
@@ -193,19 +204,47 @@ def environment(
     open_services.cache_clear()
 
 
+@pytest.fixture
+def environment(
+    github: SimulatedGitHub, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Services]:
+    """The services for the three repositories."""
+    with environment_of(github, engine, tmp_path, monkeypatch) as services:
+        yield services
+
+
 def execute(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Execute a run as a worker does that the queue launched; return whether it ended well."""
     return execute_run(CODE.get_reconstructable_job(ACTIVITY_JOB), run, instance).success
 
 
-def start(instance: dg.DagsterInstance) -> dg.DagsterRun:
+def start(instance: dg.DagsterInstance, tags: Mapping[str, str] | None = None) -> dg.DagsterRun:
     """Create a run of the look as the queue leaves it."""
     return instance.create_run_for_job(
         CODE.get_definition().get_job(ACTIVITY_JOB),
-        tags={PRIORITY: "10"},
+        tags={PRIORITY: "10", **(tags or {})},
         status=dg.DagsterRunStatus.STARTING,
         remote_job_origin=ORIGIN,
     )
+
+
+def launch_successor(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
+    """Take the run that waits to take over out of the queue, as the daemon does."""
+    successor = find_successor(instance, run.run_id)
+    assert successor is not None
+    assert successor.status == dg.DagsterRunStatus.QUEUED
+    instance.report_dagster_event(dg.DagsterEvent("PIPELINE_STARTING", successor.job_name), successor.run_id)
+    launched = instance.get_run_by_id(successor.run_id)
+    assert launched is not None
+    return launched
+
+
+def latest_metadata(instance: dg.DagsterInstance) -> dict[str, Any]:
+    """Return what the latest materialization says."""
+    event = instance.get_latest_materialization_event(dg.AssetKey("activity"))
+    assert event is not None
+    assert event.asset_materialization is not None
+    return {name: value.value for name, value in event.asset_materialization.metadata.items()}
 
 
 def test_the_successor_of_a_deferred_look_waits_in_the_queue_and_looks(
@@ -217,17 +256,85 @@ def test_the_successor_of_a_deferred_look_waits_in_the_queue_and_looks(
     use_up(github, environment, "core", "graphql")
     run = start(instance)
     assert execute(instance, run)
-    successor = find_successor(instance, run.run_id)
-    assert successor is not None
-    assert successor.status == dg.DagsterRunStatus.QUEUED
-    assert successor.tags.items() >= {PRIORITY: "10", SUCCESSOR_OF: run.run_id}.items()
     assert latest_looks(environment.engine) == {}
 
     github.reset_limits()
     forget_quotas(environment)
-    instance.report_dagster_event(dg.DagsterEvent("PIPELINE_STARTING", successor.job_name), successor.run_id)
-    launched = instance.get_run_by_id(successor.run_id)
-    assert launched is not None
-    assert execute(instance, launched)
+    successor = launch_successor(instance, run)
+    assert successor.tags.items() >= {PRIORITY: "10", SUCCESSOR_OF: run.run_id}.items()
+    assert execute(instance, successor)
     assert [look.reasons for look in latest_looks(environment.engine).values()] == [None] * 3
-    assert instance.get_latest_materialization_event(dg.AssetKey("activity")) is not None
+    assert latest_metadata(instance)["deferrals"] == 1
+
+
+def leave(github: SimulatedGitHub, services: Services, core: int) -> None:
+    """Begin a new window of quota, of which somebody else uses all but this much."""
+    github.reset_limits()
+    github.spend("core", PLENTY.core - core)
+    forget_quotas(services)
+
+
+@on_sqlite
+def test_a_look_that_the_quota_cuts_twice_asks_about_each_repository_once(
+    engine: sa.Engine, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says in the end, and what that has cost, is of all three parts; it is what one look would have said."""
+    with (
+        organisation(repositories=30, changes=0, runs=0) as github,
+        environment_of(github, engine, tmp_path, monkeypatch) as services,
+    ):
+        materialize(services, instance, DISCOVERY_JOB)
+        simulation = Simulation(github, engine, Clockwork(services.clock()))
+        simulation.collect_all("acme/alto")
+        multiplied(simulation, engine)
+        _, _, _, talked_about, forked, *busy = github.world.repositories.values()
+        for repository in (talked_about, forked):
+            github.world.add_change(repository)
+        for repository in busy:
+            github.world.add_run(repository)
+
+        github.clear_log()
+        leave(github, services, 12)
+        run = start(instance)
+        assert execute(instance, run)
+        first = len(latest_looks(engine))
+        leave(github, services, 12)
+        run = launch_successor(instance, run)
+        assert execute(instance, run)
+        assert 0 < first < len(latest_looks(engine)) < 30
+        assert instance.get_latest_materialization_event(dg.AssetKey("activity")) is None
+        leave(github, services, PLENTY.core)
+        assert execute(instance, launch_successor(instance, run))
+
+        told, log = latest_metadata(instance), github.log
+        # Behind the last query for activity is the forecast.
+        looked = log[: max(number for number, each in enumerate(log) if each.bucket == "graphql")]
+        asked = Counter(each.path for each in looked if each.bucket == "core")
+        assert (len(asked), set(asked.values())) == (28, {1})
+        assert (told["requests"], told["points"], told["deferrals"]) == (len(looked), 3, 2)
+        at_once = materialize(services, instance, ACTIVITY_JOB)
+        assert (at_once["requests"], at_once["points"], at_once["deferrals"]) == (29, 1, 0)
+        said = ("repositories", "active", "why", "forecast_core", "forecast_graphql")
+        assert {name: told[name] for name in said} == {name: at_once[name] for name in said}
+        assert told["active"] == 27
+
+
+def test_a_deferred_look_that_is_run_again_by_hand_begins_anew(
+    environment: Services, github: SimulatedGitHub, instance: dg.DagsterInstance
+) -> None:
+    """It may be days later: its tags are copied, and what was seen then counts no more."""
+    materialize(environment, instance, DISCOVERY_JOB)
+    collect(environment, *NAMES)
+    use_up(github, environment, "core")
+    run = start(instance)
+    assert execute(instance, run)
+    github.reset_limits()
+    forget_quotas(environment)
+    materialize(environment, instance, ACTIVITY_JOB)
+    deferred = instance.get_run_by_id(run.run_id)
+    assert deferred is not None
+    assert ACTIVITY_SO_FAR in deferred.tags
+    github.clear_log()
+    assert execute(instance, start(instance, {**deferred.tags, SUCCESSOR_OF: run.run_id}))
+    assert github.count(path="/actions/runs") == 3
+    assert latest_metadata(instance)["deferrals"] == 0
