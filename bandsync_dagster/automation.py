@@ -31,9 +31,9 @@ UNFINISHED = [
     cron_schedule="0 * * * *",
     description="Every hour: list the repositories of all sources, so that new ones become partitions.",
 )
-def hourly_discovery(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """Request one discovery an hour."""
-    return dg.RunRequest(run_key=f"discovery/{context.scheduled_execution_time:%Y-%m-%dT%H:%M}")
+def hourly_discovery(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    """Request one discovery an hour, unless the last one still waits or works."""
+    return _request_once(context, DISCOVERY_JOB, "discovery")
 
 
 @dg.schedule(
@@ -41,10 +41,18 @@ def hourly_discovery(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
     cron_schedule="5 * * * *",
     description="Every hour: find out which repositories have anything to collect, for almost no quota.",
 )
-def hourly_activity(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    """Request one look at the repositories' activity an hour."""
+def hourly_activity(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    """Request one look at the repositories' activity an hour, unless the last one still waits or works."""
     # Ahead of the collections in the queue: most of those may turn out not to be needed.
-    return dg.RunRequest(run_key=f"activity/{context.scheduled_execution_time:%Y-%m-%dT%H:%M}", tags={PRIORITY: "10"})
+    return _request_once(context, ACTIVITY_JOB, "activity", **{PRIORITY: "10"})
+
+
+def _request_once(
+    context: dg.ScheduleEvaluationContext, job: str, name: str, **tags: str
+) -> dg.RunRequest | dg.SkipReason:
+    if context.instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=UNFINISHED)):
+        return dg.SkipReason(f"The last run of {job} has not finished: two would spend the same quota.")
+    return dg.RunRequest(run_key=f"{name}/{context.scheduled_execution_time:%Y-%m-%dT%H:%M}", tags=tags)
 
 
 @dg.schedule(

@@ -65,9 +65,9 @@ def test_a_repository_that_is_up_to_date_is_left_out_however_its_name_is_spelled
     assert requested(up_to_date={"acme/alto"}) == ["acme/bass", "acme/cello"]
 
 
-def test_a_look_goes_ahead_of_the_collections_in_the_queue() -> None:
+def test_a_look_goes_ahead_of_the_collections_in_the_queue(instance: dg.DagsterInstance) -> None:
     """Behind a thousand of them it would come too late to save any; and there is one for each tick."""
-    with dg.build_schedule_context(scheduled_execution_time=TICK) as context:
+    with dg.build_schedule_context(instance=instance, scheduled_execution_time=TICK) as context:
         request = hourly_activity(context)
     assert isinstance(request, dg.RunRequest)
     assert int(request.tags[PRIORITY]) > 0
@@ -278,7 +278,7 @@ def test_the_next_tick_launches_nothing_while_the_runs_of_the_last_one_wait(serv
 
 
 def test_every_schedule_is_off_until_somebody_switches_it_on_and_then_launches_its_job(served: Organisation) -> None:
-    """Whoever installs this decides when GitHub's quota is spent."""
+    """Whoever installs this decides when GitHub's quota is spent; nothing is launched again while it waits."""
     jobs = {
         "hourly_discovery": DISCOVERY_JOB,
         "hourly_activity": ACTIVITY_JOB,
@@ -288,7 +288,7 @@ def test_every_schedule_is_off_until_somebody_switches_it_on_and_then_launches_i
     assert {each.default_status.value for each in schedules} == {"STOPPED"}
     with code_server(served.instance) as workspace:
         for name in jobs:
-            Scheduler(workspace, name).run_until(hours=1)
+            Scheduler(workspace, name).run_until(hours=2)
     queued = served.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
     assert sorted(run.job_name for run in queued) == sorted([*jobs.values(), COLLECTION_JOB, COLLECTION_JOB])
 
