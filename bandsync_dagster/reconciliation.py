@@ -21,6 +21,9 @@ from bandsync_dagster.tags import SUCCESSOR_OF
 # Dagster may not know: its default launcher notices a lost worker only while the code server that started it lives.
 # (One look is not enough: after an outage of the database every heartbeat is old.)
 SILENCE = timedelta(seconds=30)
+# Then again, while the store is away a worker can't write there, not even that one of its syncs has failed. It says so
+# in the run's log instead, at most 32 s and one attempt to connect apart.
+SPEECHLESS = timedelta(seconds=60)
 
 ENDED = frozenset({dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED})
 
@@ -45,18 +48,21 @@ def reconcile(
         now: The present moment.
     """
     _cancel_orphaned_successors(instance)
+    unfinished = unfinished_syncs(engine)
+    alive = {sync.run_id for sync in unfinished if sync.state == "running" and not _is_silent(sync, now)}
     ended: list[str] = []
     silent: set[int] = set()
-    for sync in unfinished_syncs(engine):
+    for sync in unfinished:
         run = instance.get_run_by_id(sync.run_id)
+        goes_on = sync.run_id in alive
         if not _is_abandoned(instance, sync, run):
             if not _is_silent(sync, now):
                 continue
-            if sync.id not in suspects:
+            if sync.id not in suspects or (not goes_on and _speaks(instance, sync.run_id, now)):
                 silent.add(sync.id)
                 continue
         with suppress(IllegalTransition):  # It ended by itself after it was read.
-            ended.append(_end(instance, engine, sync, _heir(instance, sync, run), now))
+            ended.append(_end(instance, engine, sync, _heir(instance, sync, run), now, goes_on=goes_on))
     return Reconciliation(tuple(ended), frozenset(silent))
 
 
@@ -78,24 +84,42 @@ def _is_silent(sync: Sync, now: datetime) -> bool:
     return sync.state == "running" and sync.heartbeat_at is not None and now - sync.heartbeat_at > SILENCE
 
 
-def _end(instance: dg.DagsterInstance, engine: sa.Engine, sync: Sync, run: dg.DagsterRun | None, now: datetime) -> str:
-    """End the sync as its run ended, and a run that went silent along with it, so that its slot is free again."""
+def _speaks(instance: dg.DagsterInstance, run_id: str, now: datetime) -> bool:
+    """Tell whether anything was written to a run's log lately."""
+    latest = instance.get_records_for_run(run_id, limit=1, ascending=False).records
+    return bool(latest) and now.timestamp() - latest[0].event_log_entry.timestamp < SPEECHLESS.total_seconds()
+
+
+def _end(
+    instance: dg.DagsterInstance,
+    engine: sa.Engine,
+    sync: Sync,
+    run: dg.DagsterRun | None,
+    now: datetime,
+    *,
+    goes_on: bool,
+) -> str:
+    """End the sync as its run ended, and a run that went silent along with it, so that its slot is free again.
+
+    A run that goes on with another sync could not note how this one ended, and is left alone.
+    """
     subject = f"{sync.stage} of {sync.full_name}"
     if run is not None and run.status == dg.DagsterRunStatus.CANCELED:
         cancel_sync(engine, sync.id, reason=f"run {run.run_id} was cancelled", now=now)
         return f"{subject}: cancelled with its run"
-    reason = _reason(run)
+    reason = _reason(run, goes_on=goes_on)
     fail_sync(engine, sync.id, outcome="killed", error=reason, now=now)
-    if run is not None and run.status not in ENDED:
+    if run is not None and run.status not in ENDED and not goes_on:
         instance.report_run_failed(run, message=f"bandsync: {reason}")
     return f"{subject}: {reason}"
 
 
-def _reason(run: dg.DagsterRun | None) -> str:
+def _reason(run: dg.DagsterRun | None, *, goes_on: bool) -> str:
     if run is None:
         return "its run was deleted"
     if run.status not in ENDED:
-        return f"the process of run {run.run_id} vanished"
+        ended = f"run {run.run_id} tried again, and could not say how this attempt ended"
+        return ended if goes_on else f"the process of run {run.run_id} vanished"
     return f"run {run.run_id} ended ({run.status.value.lower()}) without finishing it"
 
 

@@ -9,7 +9,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepo
 from dagster._core.test_utils import create_run_for_test
 from dagster._core.utils import make_new_run_id
 
-from bandsync_dagster.reconciliation import SILENCE, reconcile
+from bandsync_dagster.reconciliation import SILENCE, SPEECHLESS, Reconciliation, reconcile
 from bandsync_dagster.store.queries import find_sync
 from bandsync_dagster.store.syncs import Sync, complete_sync, defer_sync, start_sync
 from bandsync_dagster.tags import SUCCESSOR_OF
@@ -38,6 +38,12 @@ def make_sync(engine: sa.Engine, run_id: str, *, deferred: bool = False, at: dat
     if deferred:
         return defer_sync(engine, sync.id, resume_at=at + timedelta(hours=1), bucket="core", now=at)
     return sync
+
+
+def has_status(instance: dg.DagsterInstance, run_id: str, status: dg.DagsterRunStatus) -> bool:
+    """Tell whether a run has a status."""
+    run = instance.get_run_by_id(run_id)
+    return run is not None and run.status == status
 
 
 def look(instance: dg.DagsterInstance, engine: sa.Engine, sync: Sync) -> tuple[str, str | None, str | None]:
@@ -144,6 +150,36 @@ def test_one_late_heartbeat_is_no_reason_to_end_a_sync(instance: dg.DagsterInsta
     later = reconcile(instance, engine, suspects=first.suspects, now=NOW - timedelta(seconds=5))
     assert later.suspects == frozenset()
     assert look(instance, engine, sync)[0] == "running"
+
+
+def test_a_run_that_goes_on_is_not_ended_with_an_attempt_that_could_not_say_how_it_ended(
+    instance: dg.DagsterInstance, engine: sa.Engine
+) -> None:
+    """After an outage of the database that outlasted all patience the step tries again, and begins another sync."""
+    run_id = make_run(instance, Status.STARTED)
+    first = make_sync(engine, run_id, at=NOW - SILENCE - timedelta(seconds=1))
+    second = make_sync(engine, run_id, at=NOW)
+    ended = reconcile(instance, engine, suspects=frozenset({first.id}), now=NOW).ended
+    assert ended == (f"changes of acme/pool: run {run_id} tried again, and could not say how this attempt ended",)
+    states = [sync.state for each in (first, second) if (sync := find_sync(engine, each.id))]
+    assert states == ["failed", "running"]
+    assert has_status(instance, run_id, Status.STARTED)
+
+
+def test_a_run_that_tells_of_an_outage_in_its_log_is_not_ended(instance: dg.DagsterInstance, engine: sa.Engine) -> None:
+    """In the database it can show no sign of life; once its log has been silent too, it is gone."""
+    now = datetime.now(timezone.utc)
+    run_id = make_run(instance, Status.STARTED)
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    instance.report_engine_event("The database is not available.", run)
+    sync = make_sync(engine, run_id, at=now - timedelta(minutes=3))
+    suspects = frozenset({sync.id})
+    assert reconcile(instance, engine, suspects=suspects, now=now) == Reconciliation((), suspects)
+    assert has_status(instance, run_id, Status.STARTED)
+    later = now + SPEECHLESS + timedelta(seconds=1)
+    assert len(reconcile(instance, engine, suspects=suspects, now=later).ended) == 1
+    assert has_status(instance, run_id, Status.FAILURE)
 
 
 def test_the_waiting_successor_of_a_cancelled_run_is_cancelled(instance: dg.DagsterInstance, engine: sa.Engine) -> None:
