@@ -13,6 +13,7 @@ import dagster as dg
 
 from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.resources import Services
+from bandsync_dagster.step_retries import StepRetries
 from bandsync_dagster.store import queries, status
 from bandsync_dagster.store.queries import CounterFacts
 from bandsync_dagster.store.schema import STAGES
@@ -94,10 +95,16 @@ def _blocking_check(stage: str, claim: Claim) -> dg.AssetChecksDefinition:
         partitions_def=repositories_partitions,
     )
     def check(context: dg.AssetCheckExecutionContext, services: dg.ResourceParam[Services]) -> dg.AssetCheckResult:
-        facts = services.patiently(queries.counter_facts, context.partition_key, stage)
+        facts = _counter_facts(services, context.partition_key, stage)
         return claim.holds(counter_numbers(facts, facts.latest)) if facts.latest else NOTHING_COLLECTED
 
     return check
+
+
+def _counter_facts(services: Services, key: str, stage: str) -> CounterFacts:
+    """Read a stage's counters. A check that fails means that they are wrong, and not that the database is away."""
+    with StepRetries():
+        return services.patiently(queries.counter_facts, key, stage)
 
 
 def _total_check(stage: str) -> dg.AssetChecksDefinition:
@@ -109,7 +116,7 @@ def _total_check(stage: str) -> dg.AssetChecksDefinition:
         partitions_def=repositories_partitions,
     )
     def check(context: dg.AssetCheckExecutionContext, services: dg.ResourceParam[Services]) -> dg.AssetCheckResult:
-        facts = services.patiently(queries.counter_facts, context.partition_key, stage)
+        facts = _counter_facts(services, context.partition_key, stage)
         return _against_github(facts.rows, facts.latest) if facts.latest else NOTHING_COLLECTED
 
     return check

@@ -14,6 +14,7 @@ from bandsync_dagster.settings import Settings
 from bandsync_dagster.simulator import DEFAULT_TOKEN, SimulatedGitHub, generate
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.tags import COLLECTION_JOB, COVERAGE_JOB
+from bandsync_dagster_tests.collection.commits import lose_connection, strike_at_statement
 
 NAME = "acme/alto"
 Results = dict[str, bool]
@@ -59,6 +60,14 @@ def test_all_checks_pass_on_what_was_collected(services: Services, instance: dg.
     assert len(passed) == len(STAGES) * (len(CLAIMS) + 1)
     assert all(passed.values())
     assert {evaluation.partition for evaluation in result.get_asset_check_evaluations()} == {NAME}
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_check_waits_for_a_database_that_is_away(services: Services, instance: dg.DagsterInstance) -> None:
+    """One that fails says that the counters are wrong, and nothing else."""
+    assert run_job(services, instance, COLLECTION_JOB, NAME).success
+    strike_at_statement(services.engine, 2, lose_connection(services.engine))
+    assert set(check_again(services).values()) == {True}
 
 
 @pytest.mark.parametrize(

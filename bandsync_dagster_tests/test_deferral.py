@@ -11,7 +11,6 @@ from dagster._core.execution.retries import auto_reexecution_should_retry_run
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_NUMBER_TAG, ROOT_RUN_ID_TAG
 
-from bandsync_dagster.assets.stage import STEP_RETRIES, StepRetries
 from bandsync_dagster.collection.collector import RunIdentity
 from bandsync_dagster.deferral import find_successor, identity, queue_successor
 from bandsync_dagster.definitions import build_defs
@@ -19,6 +18,7 @@ from bandsync_dagster.gate import pool_limit
 from bandsync_dagster.resources import Services
 from bandsync_dagster.settings import Settings
 from bandsync_dagster.simulator import DEFAULT_TOKEN, SimulatedGitHub, generate
+from bandsync_dagster.step_retries import STEP_RETRIES, StepRetries
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.store.status import coverage
 from bandsync_dagster.tags import COLLECTION, COLLECTION_JOB, DEFERRED_BUCKET, DEFERRED_UNTIL, PARTITION, SUCCESSOR_OF

@@ -5,7 +5,6 @@ from typing import Any
 
 import dagster as dg
 
-from bandsync_dagster.assets.stage import StepRetries
 from bandsync_dagster.assets.unpartitioned import ask_github
 from bandsync_dagster.collection.discovery import (
     Discovery,
@@ -19,6 +18,7 @@ from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.partitions import repositories_partitions
 from bandsync_dagster.resources import Services
 from bandsync_dagster.settings import Settings
+from bandsync_dagster.step_retries import StepRetries
 from bandsync_dagster.tags import POOL
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from types import TracebackType
 from typing import Any, Literal
 
 import dagster as dg
@@ -14,10 +13,8 @@ from bandsync_dagster.github.errors import GitHubError, TransientError
 from bandsync_dagster.partitions import RepositoryKey, repositories_partitions
 from bandsync_dagster.resources import Services
 from bandsync_dagster.settings import Settings
+from bandsync_dagster.step_retries import StepRetries
 from bandsync_dagster.tags import POOL
-
-STEP_RETRIES = 2
-STEP_RETRY_DELAY = 2.0
 
 
 def stage_asset(*, deps: Sequence[str], kinds: set[str]) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
@@ -93,26 +90,6 @@ def _key(context: dg.AssetExecutionContext) -> RepositoryKey:
         return RepositoryKey.parse(context.partition_key)
     except ValueError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-
-
-class StepRetries:
-    """Asks Dagster for another attempt when something unexpected is raised inside.
-
-    In place of a `RetryPolicy`, which also starts a cancelled step again: it answers interrupts as if they were
-    errors. Interrupts pass through here untouched.
-    """
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> Literal[False]:
-        """Turn an unexpected error into a request to try again; let everything else pass."""
-        final = isinstance(error, dg.Failure) and not error.allow_retries
-        if isinstance(error, Exception) and not final:
-            raise dg.RetryRequested(max_retries=STEP_RETRIES, seconds_to_wait=STEP_RETRY_DELAY) from error
-        return False
 
 
 def stage_metadata(result: StageResult) -> dict[str, dg.MetadataValue[Any]]:

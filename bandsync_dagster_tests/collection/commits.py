@@ -1,7 +1,8 @@
-"""Trouble at chosen commits of an engine: before one nothing of its transaction is stored, after it all of it is."""
+"""Trouble at chosen commits and statements. Before a commit nothing of its transaction is stored, after it all of it."""
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -37,6 +38,19 @@ def strike_while(engine: sa.Engine, strikes: Callable[[], bool], strike: Strike)
         commit(connection)
 
     engine.dialect.do_commit = do_commit
+
+
+def strike_at_statement(engine: sa.Engine, number: int, strike: Strike) -> None:
+    """Call `strike` in place of the n-th statement of this engine, counted from 0 and from here on."""
+    execute = engine.dialect.do_execute
+    numbers = itertools.count()
+
+    def do_execute(*arguments: Any) -> None:
+        if next(numbers) == number:
+            strike()
+        execute(*arguments)
+
+    engine.dialect.do_execute = do_execute
 
 
 def lose_connection(engine: sa.Engine) -> Strike:
