@@ -7,6 +7,7 @@ materialization and no other run of the backfill).
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionStatus
@@ -45,7 +46,8 @@ def defer(
     """
     now = services.clock()
     context.log.info("%s. Everything collected so far is stored.", deferral)
-    close_gate(context.instance, services.engine, bucket=deferral.bucket, until=deferral.resume_at, now=now)
+    close = partial(close_gate, context.instance)
+    services.patiently(close, bucket=deferral.bucket, until=deferral.resume_at, now=now)
     tags = {DEFERRED_BUCKET: deferral.bucket, DEFERRED_UNTIL: deferral.resume_at.isoformat(timespec="seconds")}
     tags.update(so_far or {})
     context.instance.add_run_tags(context.run.run_id, tags)

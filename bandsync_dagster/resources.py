@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from bandsync_dagster.clock import Clock, utc_now
 from bandsync_dagster.collection.collector import Collector
 from bandsync_dagster.collection.ledger import StoreLedger
-from bandsync_dagster.collection.outage import BACKOFF, persist_here
+from bandsync_dagster.collection.outage import BACKOFF, name_of, persist_here
 from bandsync_dagster.collection.pipeline import PipelineOptions
 from bandsync_dagster.github.auth import AppInstallation, Credential, PersonalToken
 from bandsync_dagster.github.client import GitHubClient
@@ -57,8 +57,7 @@ class Services:
         Raises:
             StoreError: The store refuses, or stayed away.
         """
-        call = partial(function, self.engine, *args, **kwargs)
-        return persist_here(call, what=getattr(function, "__name__", "a question"))
+        return persist_here(partial(function, self.engine, *args, **kwargs), what=name_of(function))
 
     def opens_at(self, buckets: Iterable[str], now: datetime) -> datetime | None:
         """Return when the last closed one of these rate limit resources is open again, None when none is closed."""

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import sqlalchemy as sa
 
-from bandsync_dagster.assets.stage import CollectConfig, StepRetries
+from bandsync_dagster.assets.stage import CollectConfig
 from bandsync_dagster.assets.unpartitioned import ask_github
 from bandsync_dagster.collection.activity import Record, find_active
 from bandsync_dagster.collection.forecast import Cost, Forecast, forecast, windows
@@ -20,6 +20,7 @@ from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.errors import GitHubError
 from bandsync_dagster.github.exchange import Spent
 from bandsync_dagster.resources import Services
+from bandsync_dagster.step_retries import StepRetries
 from bandsync_dagster.store.activity import Look, latest_looks, record_activity
 from bandsync_dagster.store.standing import Standing, standings
 from bandsync_dagster.store.status import quota_states
@@ -167,11 +168,12 @@ def _windows(services: Services, cost: Cost) -> int:
     A token that was not used yet is taken to have as much as another one.
     """
     mine = {credential.fingerprint for credential in services.credentials}
+    known_states = [state for state in services.patiently(quota_states) if state.fingerprint in mine]
     now = services.clock()
     limits: dict[str, int] = {}
     left: dict[str, int] = {}
     for bucket in STAGE_BUCKETS["activity"]:
-        quotas = [each for each in quota_states(services.engine) if each.bucket == bucket and each.fingerprint in mine]
+        quotas = [state for state in known_states if state.bucket == bucket]
         if known := [quota.limit for quota in quotas if quota.limit]:
             unused = (len(mine) - len(known)) * known[0]
             limits[bucket] = sum(known) + unused

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -60,6 +60,11 @@ class _Attempts(Generic[Result]):
 
     def _numbered(self, number: int) -> str:
         return f"{number} of {len(self._delays) + 1} ({self._what})"
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return what to call a function of the store in the log of an outage."""
+    return getattr(getattr(function, "func", function), "__name__", "a question")
 
 
 def _ignore() -> None:
@@ -117,8 +122,7 @@ class Store:
     ) -> Result:
         """Call a function of the store; its first argument, the engine, is added here."""
         call = partial(function, self.engine, *args, **kwargs)
-        what = getattr(function, "__name__", "a question")
-        return await persist(call, what=what, sleep=self.sleep, delays=self.delays)
+        return await persist(call, what=name_of(function), sleep=self.sleep, delays=self.delays)
 
 
 def persist_here(

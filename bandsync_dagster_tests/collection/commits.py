@@ -1,4 +1,4 @@
-"""Trouble at chosen commits and statements. Before a commit nothing of its transaction is stored, after it all of it."""
+"""Trouble at chosen commits and statements. Before a commit nothing of its transaction is stored, after it all is."""
 
 import itertools
 from collections.abc import Callable
