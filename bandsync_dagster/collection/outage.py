@@ -71,6 +71,11 @@ def _ignore() -> None:
     """Nothing needs to be noted."""
 
 
+def _never() -> bool:
+    """Nobody is in a hurry."""
+    return False
+
+
 async def persist(
     call: Callable[[], Result],
     *,
@@ -78,6 +83,7 @@ async def persist(
     sleep: Sleep = asyncio.sleep,
     delays: tuple[float, ...] = BACKOFF,
     on_retry: Callable[[], None] = _ignore,
+    gives_up: Callable[[], bool] = _never,
 ) -> Result:
     """Make a call to the store in a thread, again after each delay while the store is away.
 
@@ -87,16 +93,17 @@ async def persist(
         sleep: Waits for a number of seconds.
         delays: Seconds between attempts.
         on_retry: Called before each wait.
+        gives_up: Asked after each failure: whether it was the last attempt before its time.
 
     Raises:
-        StoreError: The store is still away after the last delay, or it objects to the call itself.
+        StoreError: The store is still away after the last attempt, or it objects to the call itself.
     """
     attempts = _Attempts(call, what, delays)
     for delay in delays:
         try:
             return await asyncio.to_thread(attempts.make)
         except StoreError as error:
-            if not transient(error):
+            if not transient(error) or gives_up():
                 raise
         on_retry()
         await sleep(delay)

@@ -9,7 +9,7 @@ then in memory only.
 
 A page is atomic: its position and job totals travel with its last row, however the page is cut into batches. Batches
 leave in the order in which pages came. Whatever was put is written before the block is left, also when it is left by
-cancellation or an error.
+cancellation or an error. A cancellation is not held up by a store that is away: one more attempt, then `set_aside`.
 """
 
 import asyncio
@@ -162,6 +162,8 @@ class Pipeline:
         self._impatient = 0
         self._closing = False
         self._stranded: list[Batch] = []
+        self._hurry = asyncio.Event()
+        self._last_attempt = False
         self._wake = asyncio.Event()
         self._progress = asyncio.Condition()
         self._writer: asyncio.Task[None] | None = None
@@ -181,9 +183,17 @@ class Pipeline:
         """
         self._closing = True
         self._wake.set()
+        if error is not None and not isinstance(error, Exception):
+            # Whoever cancels a run ends its process by force if that takes long.
+            self._hurry.set()
         await outlast_cancellation(self._drain())
         if error is None or isinstance(error, Exception):
             self._raise_failure()
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the writer ended with an error."""
+        return self._writer is not None and self._writer.done() and self._writer.exception() is not None
 
     async def put(self, page: Page) -> None:
         """Queue a page, then wait until there is room for another one like it.
@@ -296,11 +306,16 @@ class Pipeline:
         await persist(
             partial(self._sink.write, batch),
             what=f"{len(batch.rows)} {batch.stage}",
-            sleep=self._sleep,
+            sleep=self._sleep_unless_hurried,
             delays=self._options.backoff,
             on_retry=self.metrics.retried,
+            gives_up=lambda: self._last_attempt,
         )
         self._stranded.clear()
+
+    async def _sleep_unless_hurried(self, seconds: float) -> None:
+        await _first_of([asyncio.ensure_future(self._sleep(seconds)), asyncio.ensure_future(self._hurry.wait())])
+        self._last_attempt = self._hurry.is_set()
 
     def _take(self) -> Batch:
         """Cut the next batch off the queue."""

@@ -150,7 +150,8 @@ class OpenSync:
             self._heart.cancel()
             await asyncio.gather(self._heart, return_exceptions=True)
         # After an outage that outlasted all patience there is no point in being patient once more.
-        store = replace(self._around.store, delays=()) if isinstance(error, StoreError) else self._around.store
+        away = isinstance(error, StoreError) or self.pipeline.gave_up
+        store = replace(self._around.store, delays=()) if away else self._around.store
         event, details = self._event(error)
         try:
             self.sync = await self._follow(store, event, details | self._measured())

@@ -431,6 +431,30 @@ def test_a_cancelled_collection_writes_what_it_has_fetched(
     assert sink.written[-1].position == position
 
 
+@pytest.mark.parametrize("back", [True, False])
+def test_a_cancelled_collection_does_not_wait_for_a_store_that_is_away(*, back: bool) -> None:
+    """One more attempt is made at once; if that fails too, everything fetched is set aside. No time passes."""
+
+    async def scenario(sink: RecordingSink, time: TimeByHand) -> None:
+        async def collect() -> None:
+            async with pipeline(sink, time, size=10, queue=100) as pipe:
+                await pipe.put(page(0, 15, position=1))
+                await wait_forever()
+
+        sink.refusals = [away(), None if back else away()]
+        task = asyncio.ensure_future(collect())
+        await sink.attempted(1)
+        while time.slept.count(2.0) == 0:  # noqa: ASYNC110  (nobody tells when a wait begins)
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    sink = play(scenario)
+    assert ids(sink.written if back else sink.kept) == [list(range(10)), list(range(10, 15))]
+    assert len(sink.attempts) == (3 if back else 2)
+
+
 def test_a_second_cancellation_does_not_cut_the_final_flush_short() -> None:
     """Pressing Ctrl-C twice loses nothing."""
 
