@@ -23,7 +23,9 @@ _MARK: Final = "demo"
 # About what GitHub takes at its best.
 _LATENCY: Final = (0.05, 0.3)
 # So little that a machine which is quick enough uses it up once, and waits half a minute for the next window.
-_LIMITS: Final = Limits(graphql=34, window=40.0)
+_LIMITS: Final = Limits(graphql=22, window=40.0)
+# As many as a small machine collects in a minute and a half, processes and waiting included.
+_REPOSITORIES: Final = 8
 _OWN_VARIABLES: Final = ("GITHUB_", "BANDSYNC_", "DAGSTER_")
 
 _QUERY: Final = """\
@@ -34,7 +36,7 @@ WHERE c.state = 'merged' GROUP BY r.full_name ORDER BY hours_to_merge DESC LIMIT
 
 
 def run_demo(folder: Path | None, environment: Mapping[str, str], console: Console) -> int:
-    """Collect twelve simulated repositories into a fresh home folder; return the exit code.
+    """Collect some simulated repositories into a fresh home folder; return the exit code.
 
     Raises:
         CommandError: The folder holds something else than an earlier demo.
@@ -43,10 +45,11 @@ def run_demo(folder: Path | None, environment: Mapping[str, str], console: Conso
     home = Home((folder or usual).expanduser().absolute())
     _make_fresh(home)
     console.print(
-        "Collecting twelve repositories of a simulated GitHub. Its quota is small on purpose: when it is used up, work"
-        " waits for the next window and then goes on where it stopped.\n"
+        f"Collecting {_REPOSITORIES} repositories of a simulated GitHub. Its quota is small on purpose: when it is used"
+        " up, work waits for the next window and then goes on where it stopped.\n"
     )
-    with SimulatedGitHub(generate(owner=_OWNER), limits=_LIMITS, latency=_LATENCY) as github:
+    world = generate(owner=_OWNER, repositories=_REPOSITORIES)
+    with SimulatedGitHub(world, limits=_LIMITS, latency=_LATENCY) as github:
         own = _own_environment(environment, home, github.url)
         settings = settings_from(own)
         code, report = carry_out(Order(settings, own), console)
