@@ -126,7 +126,7 @@ def collect(
     " ~/.bandsync]",
 )
 def demo(home: Path | None) -> None:
-    """Collect twelve repositories of a simulated GitHub: no token, nothing leaves this machine, under two minutes.
+    """Collect eight repositories of a simulated GitHub: no token, nothing leaves this machine, under two minutes.
 
     Everything else is real: Dagster, its queue, a database. The simulated quota is so small that it may run out once,
     to show what happens then.
