@@ -4,19 +4,21 @@ import itertools
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import sqlalchemy as sa
 
-from bandsync_dagster.collection.collector import Collector, RunIdentity, StageOptions
+from bandsync_dagster.collection.collector import Collector, RunIdentity, StageOptions, StageResult
+from bandsync_dagster.collection.outage import BACKOFF
 from bandsync_dagster.collection.pipeline import PipelineOptions
 from bandsync_dagster.collection.run_progress import Progress
 from bandsync_dagster.collection.scan import Scan
 from bandsync_dagster.collection.stages import ALGORITHMS, Algorithm
 from bandsync_dagster.github.auth import PersonalToken
 from bandsync_dagster.github.client import GitHubClient
-from bandsync_dagster.github.quota import MemoryLedger
+from bandsync_dagster.github.quota import MemoryLedger, QuotaLedger
 from bandsync_dagster.simulator import DEFAULT_TOKEN
 from bandsync_dagster.store.engine import create_store_engine
 from bandsync_dagster.store.schema import STAGES
@@ -61,34 +63,43 @@ def in_small_pages(stage: str) -> Algorithm:
     return collect
 
 
+@dataclass
 class Worker:
-    """Collects repositories as a run does, one stage after the other, at the moment `START`."""
+    """Collects repositories as a run does, one stage after the other, at the moment `START`.
 
-    def __init__(self, engine: sa.Engine, github_url: str, after_answer: Callable[[], None] = lambda: None) -> None:
-        self._engine = engine
-        self._github_url = github_url
-        self._after_answer = after_answer
+    Attributes:
+        engine: The store.
+        github_url: Where GitHub is.
+        after_answer: Called after each of GitHub's answers.
+        ledger: What the quota is kept in.
+        backoff: Seconds between attempts to write.
+    """
 
-    def __call__(self, name: str, run: str) -> None:
+    engine: sa.Engine
+    github_url: str
+    after_answer: Callable[[], None] = lambda: None
+    ledger: QuotaLedger = field(default_factory=MemoryLedger)
+    backoff: tuple[float, ...] = BACKOFF
+
+    def __call__(self, name: str, run: str) -> list[StageResult]:
         """Collect all stages of a repository."""
         collector = Collector(
-            engine=self._engine,
+            engine=self.engine,
             make_client=self._client,
             clock=lambda: START,
-            pipeline=PipelineOptions(max_size=100, queue_size=1000),
+            pipeline=PipelineOptions(max_size=100, queue_size=1000, backoff=self.backoff),
             algorithms={stage: in_small_pages(stage) for stage in STAGES},
         )
-        for stage in STAGES:
-            collector.collect(stage, name, RunIdentity(run, run), StageOptions())
+        return [collector.collect(stage, name, RunIdentity(run, run), StageOptions()) for stage in STAGES]
 
     def _client(self) -> GitHubClient:
         return GitHubClient(
-            base_url=self._github_url,
+            base_url=self.github_url,
             credentials=[PersonalToken(DEFAULT_TOKEN)],
-            ledger=MemoryLedger(),
+            ledger=self.ledger,
             clock=lambda: START,
             share=0.0,
-            transport=_Network(self._after_answer),
+            transport=_Network(self.after_answer),
         )
 
 
