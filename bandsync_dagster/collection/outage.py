@@ -53,7 +53,7 @@ class _Attempts(Generic[Result]):
         return result
 
     def _tell_failure(self, error: StoreError) -> None:
-        told = str(error)
+        told = str(error).rstrip(".")
         later = self._delays[self._failed - 1 :]
         next_one = f"the next is in {later[0]:g} s" if later else "it was the last"
         _log.warning("%s. Attempt %s failed; %s.", told[:1].upper() + told[1:], self._numbered(self._failed), next_one)
