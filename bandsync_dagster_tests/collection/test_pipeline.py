@@ -1,17 +1,12 @@
 """The pipeline by itself: when batches leave, who waits for whom, and what happens when the sink refuses."""
 
 import asyncio
-import gc
-import threading
-import tracemalloc
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bandsync_dagster.collection.pipeline import Page, Pipeline, PipelineOptions, Row
+from bandsync_dagster.collection.pipeline import Page, Pipeline, PipelineOptions
 from bandsync_dagster.store.errors import RowRejected, StoreUnavailable
-from bandsync_dagster.store.writes import Batch, Written
 from bandsync_dagster_tests.collection.sinks import RecordingSink, away, ids, page
 from bandsync_dagster_tests.collection.time_by_hand import TimeByHand
 
@@ -520,64 +515,3 @@ def test_a_pipeline_outside_of_its_block_is_a_programming_error() -> None:
             await pipeline(sink, time).put(page(0, 1))
 
     play(scenario)
-
-
-class _Forgetful:
-    """A sink that keeps nothing, and counts how many rows are with the pipeline at most."""
-
-    def __init__(self, turn: threading.Semaphore) -> None:
-        self.rows = 0
-        self._turn = turn
-        self._number = 0
-
-    def seal(self, rows: Sequence[Row], position: Mapping[str, Any] | None, job_totals: Sequence[Row]) -> Batch:
-        self._number += 1
-        return Batch(self._number, "changes", 1, 1, rows, position, job_totals)
-
-    def write(self, batch: Batch) -> Written:
-        self._turn.acquire()
-        self.rows += len(batch.rows)
-        return Written(len(batch.rows))
-
-    def set_aside(self, batch: Batch) -> None:
-        raise AssertionError(f"batch {batch.number} was set aside")
-
-
-def test_a_writer_a_hundred_times_slower_than_the_producer_does_not_make_memory_grow() -> None:
-    """Over 200,000 rows never more than the queue and one batch are held, and memory stays within 40 MB."""
-    options = PipelineOptions(max_size=500, queue_size=2_000)
-    turn = threading.Semaphore(0)
-    produced = 0
-    most_held = 0
-
-    async def produce(pipe: Pipeline, sink: _Forgetful) -> None:
-        nonlocal produced, most_held
-        for start in range(0, 200_000, 100):
-            rows = [{"id": n, "title": f"change number {n} " * 5} for n in range(start, start + 100)]
-            putting = asyncio.ensure_future(pipe.put(Page(rows, {"at": start})))
-            await asyncio.sleep(0)
-            produced += 100
-            most_held = max(most_held, produced - sink.rows)
-            while not putting.done():
-                # The writer gets on by one batch only when the producer cannot get on at all.
-                turn.release()
-                await asyncio.wait([putting], timeout=5)
-            await putting
-        turn.release(1_000)
-
-    async def run() -> int:
-        sink = _Forgetful(turn)
-        async with Pipeline(sink, options) as pipe:
-            await produce(pipe, sink)
-        return sink.rows
-
-    gc.collect()
-    tracemalloc.start()
-    try:
-        written = asyncio.run(run())
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert written == 200_000
-    assert most_held <= options.queue_size + options.max_size
-    assert peak < 40 * 1024 * 1024
