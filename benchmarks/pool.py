@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
+from bandsync_dagster.cli.errors import Interrupted
 from bandsync_dagster.cli.interrupts import Interrupts, heeding_signals
 from bandsync_dagster.cli.local import UNFINISHED, Local, local_dagster
 from bandsync_dagster.cli.webserver import Launch, Run
@@ -206,7 +208,9 @@ def spread(values: Sequence[float]) -> str:
 
 
 def summary(measured: Sequence[Measured], latency: tuple[float, float]) -> Iterator[str]:
-    """Yield the lines that say what came out."""
+    """Yield the lines that say what came out; none of nothing."""
+    if not measured:
+        return
     times = {pool: [one.seconds for one in measured if one.pool == pool] for pool in POOLS}
     for pool in POOLS:
         yield f"pool {pool}: {spread(times[pool])} s"
@@ -229,12 +233,13 @@ def main(repositories: int, runs: int, repetitions: int, latency: tuple[float, f
     click.echo(machine())
     click.echo(f"{repositories} repositories of {runs} runs each, {latency[0]} to {latency[1]} s a request")
     measured: list[Measured] = []
-    with heeding_signals() as interrupts:
+    # Stopped by Ctrl-C, it says what it has measured, where that is enough to compare.
+    with heeding_signals() as interrupts, suppress(Interrupted):
         for _ in range(repetitions):
             for pool in POOLS:
                 measured.append(collect(workload, pool, interrupts))
                 click.echo(str(measured[-1]))
-    for line in summary(measured, latency):
+    for line in summary(measured[: len(measured) // len(POOLS) * len(POOLS)], latency):
         click.echo(line)
 
 
