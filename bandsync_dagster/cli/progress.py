@@ -21,6 +21,8 @@ from bandsync_dagster.wording import limit_reached, moment
 _BAR_WIDTH: Final = 40
 # Runs shown by name; the pool lets five work at a time.
 _NAMED: Final = 5
+# A run that can write does so every 15 s.
+_MUTE_SECONDS: Final = 45.0
 # Without a terminal: seconds between two lines that differ only in numbers.
 _LINE_SECONDS: Final = 10.0
 
@@ -45,13 +47,13 @@ def view(snapshot: Snapshot) -> RenderableType:
     """Lay out a snapshot for a terminal."""
     if snapshot.tracks is None:
         phase = Text(f"{stopwatch(snapshot.elapsed)}  {snapshot.phase} …")
-        return Group(phase, *_gate_lines(snapshot), *_trouble_lines(snapshot.facts))
+        return Group(phase, *_gate_lines(snapshot), *_trouble_lines(snapshot))
     return Group(
         _bar(snapshot, snapshot.tracks),
         Text(f"       {standings(snapshot.tracks)}"),
         Text(f"       {_numbers(snapshot.facts)}", style="dim"),
         *_gate_lines(snapshot),
-        *_trouble_lines(snapshot.facts),
+        *_trouble_lines(snapshot),
         *_running_lines(snapshot.tracks, snapshot.facts.syncs),
     )
 
@@ -61,7 +63,7 @@ def line(snapshot: Snapshot) -> str:
     parts = [stopwatch(snapshot.elapsed), snapshot.phase]
     if snapshot.tracks is not None:
         parts += [standings(snapshot.tracks), _numbers(snapshot.facts)]
-    return "  ".join([*parts, *_gate_texts(snapshot), *_trouble_texts(snapshot.facts)])
+    return "  ".join([*parts, *_gate_texts(snapshot), *_trouble_texts(snapshot)])
 
 
 def stopwatch(seconds: float) -> str:
@@ -122,14 +124,20 @@ def _gate_lines(snapshot: Snapshot) -> list[Text]:
     return [Text(f"       {text}. Nothing is sent meanwhile.", style="yellow") for text in _gate_texts(snapshot)]
 
 
-def _trouble_texts(facts: Facts) -> list[str]:
-    return [f"{facts.trouble[:1].upper()}{facts.trouble[1:]}"] if facts.trouble else []
+def _trouble_texts(snapshot: Snapshot) -> list[str]:
+    """Say why the numbers stand still: the database can't be read, or can be, and no run can write to it."""
+    if trouble := snapshot.facts.trouble:
+        return [f"{trouble[:1].upper()}{trouble[1:]}"]
+    beats = [sync.heartbeat_at for sync in snapshot.facts.syncs if sync.state == "running" and sync.heartbeat_at]
+    mute = (snapshot.now - max(beats, default=snapshot.now)).total_seconds()
+    told = f"No run has written to the database for {stopwatch(mute)}; their logs say why, such as a full disk"
+    return [told] if mute > _MUTE_SECONDS else []
 
 
-def _trouble_lines(facts: Facts) -> list[Text]:
+def _trouble_lines(snapshot: Snapshot) -> list[Text]:
     return [
         Text(f"       {text}. It is tried again; the numbers are older.", style="yellow")
-        for text in _trouble_texts(facts)
+        for text in _trouble_texts(snapshot)
     ]
 
 
@@ -200,5 +208,5 @@ class Display:
 
 
 def _state(snapshot: Snapshot) -> tuple[object, ...]:
-    facts = snapshot.facts
-    return snapshot.phase, facts.gate.state if facts.gate else None, facts.trouble is None
+    gate = snapshot.facts.gate
+    return snapshot.phase, gate.state if gate else None, bool(_trouble_texts(snapshot))

@@ -86,6 +86,17 @@ def test_a_database_that_is_away_is_named_in_the_view_and_at_once_in_a_log() -> 
     assert trouble.endswith(f"10 records  {told}")
 
 
+@pytest.mark.parametrize(("seconds", "is_told"), [(44, False), (75, True)])
+def test_runs_that_cannot_write_are_told_although_the_database_can_be_read(seconds: int, *, is_told: bool) -> None:
+    """A full or a locked one still answers questions; one run that writes is enough to show that it is neither."""
+    silent = sync(1, "changes", state="running", heartbeat_at=NOW - timedelta(seconds=seconds))
+    told = "No run has written to the database for 1:15; their logs say why, such as a full disk. It is tried again"
+    text = " ".join(seen(snapshot(tracks=some_tracks(), facts=Facts([silent]))).split())
+    assert (told in text) == is_told
+    writing = sync(2, "jobs", state="running", heartbeat_at=NOW - timedelta(seconds=14))
+    assert "No run" not in seen(snapshot(tracks=some_tracks(), facts=Facts([silent, writing])))
+
+
 def test_before_anything_is_known_the_phase_is_shown() -> None:
     """While Dagster starts there are no repositories to count yet."""
     assert seen(snapshot(phase="Starting Dagster")).strip() == "1:23  Starting Dagster …"
