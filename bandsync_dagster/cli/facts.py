@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import sqlalchemy as sa
@@ -14,6 +14,9 @@ from bandsync_dagster.store.schema import syncs
 from bandsync_dagster.store.status import QuotaState, quota_states
 from bandsync_dagster.store.syncs import Sync, as_sync
 from bandsync_dagster.tags import POOL
+
+
+_FORGOTTEN_AFTER: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,19 @@ def syncs_of(engine: sa.Engine, root_run_ids: Sequence[str]) -> list[Sync]:
 
 
 def bucket_quotas(engine: sa.Engine, now: datetime) -> list[BucketQuota]:
-    """Return what is left of each rate limit that something is known of. One whose window has ended counts as full."""
-    states = [state for state in quota_states(engine) if state.unlimited or state.limit]
+    """Return what is left of each rate limit that something is known of. One whose window has ended counts as full.
+
+    A token that was not seen for a day while another one was is taken for one that is no longer used.
+    """
+    states = [state for state in _in_use(quota_states(engine)) if state.unlimited or state.limit]
     buckets = sorted({state.bucket for state in states})
     return [_bucket(bucket, [state for state in states if state.bucket == bucket], now) for bucket in buckets]
+
+
+def _in_use(states: Sequence[QuotaState]) -> list[QuotaState]:
+    seen = {state.fingerprint: state.observed_at for state in sorted(states, key=lambda state: state.observed_at)}
+    used = {token for token, at in seen.items() if max(seen.values()) - at < _FORGOTTEN_AFTER}
+    return [state for state in states if state.fingerprint in used]
 
 
 def _bucket(bucket: str, states: Sequence[QuotaState], now: datetime) -> BucketQuota:

@@ -14,7 +14,7 @@ from bandsync_dagster_tests.store.builders import HOUR, NOW, batch, begin, chang
 
 def insert(engine: sa.Engine, fingerprint: str, bucket: str = "core", **fields: object) -> None:
     """Store what is known of a bucket of a token."""
-    row = {"fingerprint": fingerprint, "bucket": bucket, "observed_at": NOW, **fields}
+    row = {"fingerprint": fingerprint, "bucket": bucket, "observed_at": NOW} | fields
     with engine.begin() as connection:
         connection.execute(quotas.insert().values(**row))
 
@@ -37,6 +37,18 @@ def test_a_window_that_has_ended_counts_as_full(engine: sa.Engine) -> None:
     """GitHub has refilled it, though nobody has asked since."""
     insert(engine, "a", limit_=5000, remaining=3, reset_at=NOW - timedelta(seconds=1))
     assert bucket_quotas(engine, NOW) == [BucketQuota("core", 5000, 5000, 1)]
+
+
+def test_a_token_that_was_replaced_is_no_longer_counted(engine: sa.Engine) -> None:
+    """Not seen for a day while another one was; a bucket that a token in use has not needed lately counts."""
+    old = NOW - timedelta(days=1)
+    insert(engine, "replaced", limit_=5000, remaining=3, reset_at=old, observed_at=old)
+    insert(engine, "used", limit_=5000, remaining=10, reset_at=NOW + HOUR)
+    insert(engine, "used", "graphql", limit_=5000, remaining=10, reset_at=old, observed_at=old)
+    assert bucket_quotas(engine, NOW) == [
+        BucketQuota("core", 10, 5000, 1),
+        BucketQuota("graphql", 5000, 5000, 1),
+    ]
 
 
 def test_a_host_without_limits_is_unlimited_and_an_unknown_bucket_is_not_shown(engine: sa.Engine) -> None:
