@@ -15,7 +15,6 @@ from bandsync_dagster.store.status import QuotaState, quota_states
 from bandsync_dagster.store.syncs import Sync, as_sync
 from bandsync_dagster.tags import POOL
 
-
 _FORGOTTEN_AFTER: Final = timedelta(days=1)
 
 
