@@ -109,7 +109,7 @@ def quota_gate(context: dg.SensorEvaluationContext, services: dg.ResourceParam[S
 
 @dg.sensor(
     name="reconciliation",
-    minimum_interval_seconds=20,
+    minimum_interval_seconds=10,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Ends syncs whose run ended, was cancelled or vanished without telling, and says why.",
 )

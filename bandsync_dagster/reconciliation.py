@@ -23,7 +23,7 @@ from bandsync_dagster.tags import SUCCESSOR_OF
 SILENCE = timedelta(seconds=30)
 # Then again, while the store is away a worker can't write there, not even that one of its syncs has failed. It says so
 # in the run's log instead, at most 32 s and one attempt to connect apart.
-SPEECHLESS = timedelta(seconds=60)
+SPEECHLESS = timedelta(seconds=45)
 
 ENDED = frozenset({dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED})
 
