@@ -6,7 +6,7 @@ It discovers, launches a run for each repository and follows them to the end. Wh
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from bandsync_dagster.cli.forecasting import forecast_cost
 from bandsync_dagster.cli.interrupts import Interrupts
 from bandsync_dagster.cli.local import POLL_SECONDS, UNFINISHED, Local
 from bandsync_dagster.cli.progress import Display
-from bandsync_dagster.cli.report import Report, build_report
+from bandsync_dagster.cli.report import ROWS_SHOWN, Report, Row, build_report
 from bandsync_dagster.cli.tracking import Track, track, tracks
 from bandsync_dagster.cli.webserver import Launch, Run
 from bandsync_dagster.collection.outage import persist_here
@@ -102,7 +102,7 @@ class Collection:
         told = forecast_cost(self._local.services, self._plan.options, keys) if self._plan.forecast else None
         self._launch(keys)
         tracked, syncs = self._follow(keys)
-        report = build_report(tracked, syncs, self._display.elapsed, told, listing_requests)
+        report = self._explain(build_report(tracked, syncs, self._display.elapsed, told, listing_requests))
         self._count_coverage()
         return report
 
@@ -167,6 +167,16 @@ class Collection:
             return self._facts.syncs
         reading = partial(read_facts, self._engine, _roots(runs), self._clock())
         return persist_here(reading, what="read_facts", pause=self._interrupts.pause).syncs
+
+    def _explain(self, report: Report) -> Report:
+        """Have Dagster say why runs failed that could not note it in the database: it was away or full, as a rule."""
+        unexplained = [row for row in report.rows if row.is_unexplained][:ROWS_SHOWN]
+        failures = {row.key: self._failure(row) for row in unexplained}
+        return replace(report, rows=[replace(row, failure=failures.get(row.key)) for row in report.rows])
+
+    def _failure(self, row: Row) -> str | None:
+        run = row.track.latest
+        return failure_text(self._webserver.events(run.id)) if run else None
 
     def _count_coverage(self) -> None:
         """Bring the `coverage` asset up to date, for whoever looks at it in the Dagster UI later."""

@@ -22,11 +22,12 @@ ROWS_SHOWN: Final = 60
 
 @dataclass(frozen=True)
 class Row:
-    """One repository at the end of a collection."""
+    """One repository at the end of a collection; `failure` is why its run failed, where that is not in the database."""
 
     key: str
     track: Track
     syncs: Mapping[str, Sync]
+    failure: str | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -37,6 +38,17 @@ class Row:
     def is_complete(self) -> bool:
         """Whether the run ended well and every stage says that it is complete."""
         return self.track.standing is Standing.DONE and not self.missing
+
+    @property
+    def error(self) -> str | None:
+        """The first error that a stage noted in the database."""
+        errors = (sync.error for sync in self.syncs.values() if sync.error and sync.state != "completed")
+        return next(errors, None)
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether its run failed and could not even note why."""
+        return self.track.standing is Standing.FAILED and self.error is None and self.failure is None
 
 
 @dataclass(frozen=True)
@@ -130,9 +142,8 @@ def _repositories(rows: Sequence[Row]) -> str:
 
 def why_incomplete(row: Row) -> str:
     """Say why a repository is not complete: the first error a stage gave, or else which stages are missing."""
-    errors = [sync.error for sync in row.syncs.values() if sync.error and sync.state != "completed"]
-    if errors:
-        return errors[0]
+    if told := row.error or row.failure:
+        return told
     if row.track.standing is not Standing.DONE:
         return f"its run {row.track.standing.value}" if row.track.runs else "no run was launched for it"
     return f"{', '.join(row.missing)} not collected"

@@ -1,6 +1,7 @@
 """How a collection's end is told, and that nothing incomplete is called complete."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -78,6 +79,17 @@ def test_the_error_of_a_stage_is_told() -> None:
     """A person learns from the report why, without opening a log."""
     syncs = [*complete_syncs()[:2], sync(3, "jobs", state="failed", outcome="failed", error="GitHub has blocked it")]
     assert "acme/pool: GitHub has blocked it" in printed(report([run(1, status="FAILURE")], syncs))
+
+
+def test_what_a_run_could_not_note_in_the_database_is_told_in_dagsters_words() -> None:
+    """A full disk takes no error either: the run knows it, and the report says it."""
+    runs, syncs = [run(1, status="FAILURE")], [*complete_syncs()[:2], sync(3, "jobs", state="running")]
+    (row,) = report(runs, syncs).rows
+    assert row.is_unexplained
+    assert why_incomplete(row) == "its run failed"
+    assert why_incomplete(replace(row, failure="the disk is full")) == "the disk is full"
+    (noted,) = report(runs, [sync(3, "jobs", state="failed", error="GitHub has blocked it")]).rows
+    assert not noted.is_unexplained
 
 
 def test_nothing_to_collect_is_complete() -> None:
