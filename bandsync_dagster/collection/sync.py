@@ -24,6 +24,8 @@ from bandsync_dagster.store.writes import Batch, Written, write_batch
 Begun = TypeVar("Begun", bound=Sync | None)
 
 HEARTBEAT_SECONDS = 15.0
+# After one that the store did not take. Once it is back, whoever looks for lost workers must hear of this one soon.
+UNHEARD_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -139,11 +141,13 @@ class OpenSync:
 
     async def _keep_beating(self) -> None:
         """Show that the sync is alive, so that nobody takes it for one whose process died."""
+        pause = HEARTBEAT_SECONDS
         while True:
-            await self._around.pulse(HEARTBEAT_SECONDS)
-            # While the store is away nobody can read the heartbeat either; the next one tells.
+            await self._around.pulse(pause)
+            pause = UNHEARD_SECONDS
             with suppress(StoreError):
                 await asyncio.to_thread(beat, self._around.store.engine, self.sync.id, now=self._around.clock())
+                pause = HEARTBEAT_SECONDS
 
     async def _end(self, error: BaseException | None) -> None:
         if self._heart is not None:

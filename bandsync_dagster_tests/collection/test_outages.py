@@ -171,6 +171,27 @@ def test_a_heartbeat_shows_that_a_sync_is_alive(collect: Collecting, github: Sma
     assert beat == github.time.clock()
 
 
+def test_a_heartbeat_that_the_database_did_not_take_is_soon_followed_by_another(
+    collect: Collecting, github: SmallGitHub
+) -> None:
+    """After an outage a worker has to be heard of before it is taken for one that has died."""
+    refusals = iter([True])
+    beats: list[tuple[float, bool]] = []
+
+    async def slowly(_request: httpx.Request) -> None:
+        if len(github.log) == 3:
+            strike_while(collect.engine, lambda: next(refusals, False), lose_connection(collect.engine))
+            for _ in range(3):
+                before = github.time.seconds
+                await github.time.beat()
+                heard = collect.syncs[0]["heartbeat_at"] == github.time.clock()
+                beats.append((github.time.seconds - before, heard))
+
+    github.before = slowly
+    collect()
+    assert beats == [(15.0, False), (5.0, True), (15.0, True)]
+
+
 def test_the_moments_tried_here_are_all_there_are(collect: Collecting) -> None:
     """A collection makes as many commits as the tests above interrupt, or more of the same kind."""
     counted = count_commits(collect.engine)
