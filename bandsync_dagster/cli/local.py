@@ -1,14 +1,16 @@
 """A local Dagster deployment, up and running in a home folder: what `collect`, `demo` and `up` have in common."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import dagster as dg
 
-from bandsync_dagster.cli.errors import CommandError
+from bandsync_dagster.cli.errors import BrokenOffError, CommandError
 from bandsync_dagster.cli.home import Home
 from bandsync_dagster.cli.interrupts import Interrupts
 from bandsync_dagster.cli.leftovers import settle_leftovers
@@ -26,6 +28,8 @@ BEGUN: Final = ("STARTING", "STARTED", "CANCELING")
 UNFINISHED: Final = ("NOT_STARTED", "QUEUED", *BEGUN)
 
 POLL_SECONDS: Final = 1.0
+# Bytes. With less than that on the disk, neither database can write.
+_ROOM: Final = 1 << 20
 # For workers to write what they have fetched.
 END_SECONDS: Final = 60.0
 
@@ -121,8 +125,20 @@ def local_dagster(
             webserver = processes.start_rest(port or free_port())
             try:
                 yield Local(services, instance, processes, webserver)
+            except BrokenOffError as error:
+                raise told_with_the_disk(error, shutil.disk_usage(home.folder).free, home.folder) from error
             finally:
                 webserver.close()
+
+
+def told_with_the_disk(error: BrokenOffError, free: int, folder: Path) -> BrokenOffError:
+    """Return the error, or what is behind it when the disk has no room: Dagster fails in ways that don't say so."""
+    if free >= _ROOM:
+        return error
+    return BrokenOffError(
+        f"The disk that {folder} is on is full. Free space, and give the same command again: it goes on where this one"
+        f" stopped. ({error})"
+    )
 
 
 def choose_port(wanted: int | None) -> int:
