@@ -1,6 +1,7 @@
 """What assets, checks and sensors are given. The only module that reads the environment; what it builds is plain."""
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,11 +45,6 @@ class Services:
         """What requests are authenticated with."""
         return make_credentials(self.settings, self.clock)
 
-    @property
-    def ledger(self) -> StoreLedger:
-        """The quota ledger that all processes share."""
-        return StoreLedger(self.engine)
-
     def patiently(
         self, function: Callable[Concatenate[sa.Engine, Params], Result], *args: Params.args, **kwargs: Params.kwargs
     ) -> Result:
@@ -70,12 +66,15 @@ class Services:
 
     def client(self) -> GitHubClient:
         """Make a client; it is opened and closed by whoever uses it."""
+        # Calls to the ledger wait in threads, which a process that is to end would otherwise have to wait for.
+        closed = threading.Event()
         return GitHubClient(
             base_url=self.settings.github_url,
             credentials=self.credentials,
-            ledger=self.ledger,
+            ledger=StoreLedger(self.engine, pause=closed.wait),
             clock=self.clock,
             share=self.settings.reserve,
+            on_close=closed.set,
         )
 
     def collector(self) -> Collector:

@@ -19,7 +19,8 @@ class StoreLedger:
 
     A call that the store did not answer is made again. That is safe for all of them: a reservation made twice expires,
     and everything else sets what it says. If the store stays away nothing more is granted, but what was granted before
-    has its answer: that a reservation can't be replaced then, and expires, is no reason to lose it.
+    has its answer: that a reservation can't be replaced then, and expires, is no reason to lose it. To drop one is not
+    worth waiting for either.
 
     Args:
         engine: The store.
@@ -47,7 +48,7 @@ class StoreLedger:
     def release(self, grant: Grant, bucket: str, *, now: datetime) -> None:
         """Drop the reservation: there was no answer, or one that says nothing of the quota."""
         with suppress(StoreUnavailable):
-            self._persist(partial(self._ledger.release, grant, bucket, now=now))
+            self._ledger.release(grant, bucket, now=now)
 
     def close(
         self, grant_or_fingerprint: Grant | str, bucket: str, until: datetime, *, now: datetime, kind: LimitKind

@@ -153,16 +153,24 @@ class OpenSync:
         if self._heart is not None:
             self._heart.cancel()
             await asyncio.gather(self._heart, return_exceptions=True)
-        # After an outage that outlasted all patience there is no point in being patient once more.
-        away = isinstance(error, StoreError) or self.pipeline.gave_up
-        store = replace(self._around.store, delays=()) if away else self._around.store
         event, details = self._event(error)
         try:
-            self.sync = await self._follow(store, event, details | self._measured())
+            self.sync = await self._follow(self._store_at_the_end(error), event, details | self._measured())
         except StoreError:
             # An error that is on its way says more than that it could not be noted; a deferral must be noted.
             if error is None or isinstance(error, RateLimited):
                 raise
+
+    def _store_at_the_end(self, error: BaseException | None) -> Store:
+        """Return the store, with as much patience as there is reason for."""
+        store = self._around.store
+        if isinstance(error, StoreError) or self.pipeline.gave_up:
+            # It was away for longer than all patience.
+            return replace(store, delays=())
+        if error is not None and not isinstance(error, Exception):
+            # Whoever cancels a run ends its process by force if that takes long; the end is then noted for it.
+            return replace(store, delays=store.delays[:1])
+        return store
 
     async def _follow(self, store: Store, event: Callable[..., Sync], details: Mapping[str, Any]) -> Sync:
         """Change the sync's state. If the store answers that this is its state already, an earlier attempt did it."""

@@ -87,6 +87,7 @@ class GitHubClient:
         patience: The seconds one call may wait for quota in place; beyond that it raises RateLimited.
         deadline: The seconds after which a request that is still being answered is given up.
         jitter: A number from 0 to 1 that spreads retries.
+        on_close: Called when nothing more will be asked: calls to the ledger that were given up need not go on.
 
     Raises:
         ValueError: The base URL is none.
@@ -106,6 +107,7 @@ class GitHubClient:
         patience: float = 5.0,
         deadline: float = 120.0,
         jitter: Callable[[], float] = random.random,
+        on_close: Callable[[], object] = lambda: None,
     ) -> None:
         self.base_url = _base_url(base_url)
         self._http = httpx.AsyncClient(transport=transport, timeout=_TIMEOUT, headers=_headers())
@@ -116,6 +118,7 @@ class GitHubClient:
         )
         self._fingerprints = tuple(by_fingerprint)
         self.clock = clock
+        self._on_close = on_close
 
     @property
     def spent(self) -> Spent:
@@ -135,6 +138,7 @@ class GitHubClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close the connections."""
+        self._on_close()
         await self._http.aclose()
 
     def __repr__(self) -> str:

@@ -12,11 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from bandsync_dagster.collection.collector import Deferred, RunIdentity
+from bandsync_dagster.collection.outage import BACKOFF
 from bandsync_dagster.collection.scan import Scan
 from bandsync_dagster.github.errors import BadCredentials, Blocked, Forbidden, PayloadError, ServerError
 from bandsync_dagster.store.schema import changes
 from bandsync_dagster_tests.collection.collecting import PAGES, SECOND, Algorithm, Collecting, all_rows
-from bandsync_dagster_tests.collection.commits import strike_at
+from bandsync_dagster_tests.collection.commits import lose_connection, strike_at, strike_while
 from bandsync_dagster_tests.collection.small_github import (
     ROWS_PER_PAGE,
     SmallGitHub,
@@ -320,3 +321,21 @@ def test_a_collection_after_an_interrupt_goes_on_where_that_one_stopped(
     assert github.log == ["/pages/3", "/pages/4", "/pages/5"]
     assert collect.rows == all_rows()
     collect.assert_agreed()
+
+
+def test_an_interrupt_while_the_database_is_away_does_not_wait_for_it(collect: Collecting, github: SmallGitHub) -> None:
+    """One more attempt to say how the sync ended, and no more: whoever interrupts kills what does not end."""
+    away = [False]
+
+    async def strike(_request: httpx.Request) -> None:
+        if len(github.log) == 3:
+            away[0] = True
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            await asyncio.Event().wait()
+
+    github.before = strike
+    strike_while(collect.engine, lambda: away[0], lose_connection(collect.engine))
+    with raising_on(signal.SIGUSR1, Interrupted), pytest.raises(Interrupted):
+        collect()
+    assert [seconds for seconds in github.time.slept if seconds in BACKOFF and away[0]] == [2.0]
+    assert [sync["state"] for sync in collect.syncs] == ["running"]

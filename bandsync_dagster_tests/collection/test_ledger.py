@@ -45,9 +45,9 @@ def test_the_ledger_grants_defers_and_says_when_it_opens(engine: sa.Engine) -> N
     assert other.opens_at([FINGERPRINT], "core", share=0.0, now=EPOCH) is None
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_every_call_is_made_again_while_the_store_is_away(engine: sa.Engine, name: str) -> None:
-    """After 2, 4, 8, 16 and 32 seconds; the sixth attempt gets through."""
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "release"])
+def test_every_call_but_one_is_made_again_while_the_store_is_away(engine: sa.Engine, name: str) -> None:
+    """After 2, 4, 8, 16 and 32 seconds; the sixth attempt gets through. What is only to be dropped expires as well."""
     known(engine, remaining=5000)
     grant = StoreLedger(engine).reserve([FINGERPRINT], "core", 1, share=0.0, now=EPOCH)
     assert isinstance(grant, Grant)
@@ -67,4 +67,4 @@ def test_an_outage_beyond_the_last_attempt_is_told_unless_an_answer_would_be_los
     has_an_answer = name in {"settle", "release"}
     with nullcontext() if has_an_answer else pytest.raises(StoreUnavailable):
         CALLS[name](StoreLedger(engine, pause=pauses.append), grant)
-    assert len(pauses) == 5
+    assert len(pauses) == (0 if name == "release" else 5)
