@@ -60,7 +60,7 @@ def github() -> Iterator[SimulatedGitHub]:
 @on_sqlite
 @pytest.mark.parametrize(
     ("stage", "moment"),
-    [("changes", "result"), *((stage, "materialization") for stage in STAGES)],
+    [("changes", "result"), ("verifications", "materialization"), ("jobs", "materialization")],
 )
 def test_what_dagster_was_not_told_of_any_more_is_not_collected_again(
     github: SimulatedGitHub,

@@ -9,13 +9,15 @@ from typing import Any
 
 PATIENCE_SECONDS = 200
 
-# Clean processes (nothing of this one is in them) that have the slow imports behind them.
+# Clean processes (nothing of this one is in them) that have the slow imports behind them. `pytest` is among these as
+# each process imports the main program.
 CLEAN = multiprocessing.get_context("forkserver")
 CLEAN.set_forkserver_preload(
     [
         "bandsync_dagster_tests.collection.collecting",
         "bandsync_dagster_tests.collection.workers",
         "bandsync_dagster_tests.store.builders",
+        "pytest",
     ]
 )
 
