@@ -34,10 +34,10 @@ def collect_until(home: str, settings: Settings, stage: str, moment: str) -> Non
     with dg.DagsterInstance.from_config(home) as instance:
         store = instance.event_log_storage.store_event
 
-        def store_event(entry: dg.EventLogEntry) -> None:
-            if moment == _moment_of(entry, stage):
+        def store_event(event: dg.EventLogEntry) -> None:
+            if moment == _moment_of(event, stage):
                 die()
-            store(entry)
+            store(event)
 
         instance.event_log_storage.store_event = store_event
         collect(Services(settings, create_store_engine(settings.database_url)), instance)

@@ -43,7 +43,7 @@ def test_a_process_that_is_to_end_does_not_wait_for_a_database_that_is_away(tmp_
     async def ask_and_change_ones_mind() -> None:
         failed = asyncio.Event()
         loop = asyncio.get_running_loop()
-        with told_of_outages(lambda: loop.call_soon_threadsafe(failed.set)):
+        with told_of_outages(lambda _record: loop.call_soon_threadsafe(failed.set)):
             async with services.client() as client:
                 asking = asyncio.ensure_future(client.get("/rate_limit"))
                 await failed.wait()
@@ -55,12 +55,12 @@ def test_a_process_that_is_to_end_does_not_wait_for_a_database_that_is_away(tmp_
 
 
 @contextmanager
-def told_of_outages(tell: Callable[[], object]) -> Iterator[None]:
+def told_of_outages(tell: Callable[[logging.LogRecord], object]) -> Iterator[None]:
     """Call something whenever an outage is logged."""
 
     class _Told(logging.Handler):
-        def emit(self, _record: logging.LogRecord) -> None:
-            tell()
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(record)
 
     handler = _Told()
     log = logging.getLogger("bandsync_dagster.collection.outage")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import event
 
 Strike = Callable[[], None]
 
@@ -17,7 +18,7 @@ def strike_at(engine: sa.Engine, number: int, strike: Strike, *, after: bool) ->
     commit = engine.dialect.do_commit
     numbers = itertools.count()
 
-    def do_commit(connection: object) -> None:
+    def do_commit(connection: Any) -> None:
         mine = next(numbers) == number
         if mine and not after:
             strike()
@@ -25,19 +26,19 @@ def strike_at(engine: sa.Engine, number: int, strike: Strike, *, after: bool) ->
         if mine and after:
             strike()
 
-    engine.dialect.do_commit = do_commit
+    engine.dialect.do_commit = do_commit  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def strike_while(engine: sa.Engine, strikes: Callable[[], bool], strike: Strike) -> None:
     """Call `strike` before every commit for as long as `strikes` says so."""
     commit = engine.dialect.do_commit
 
-    def do_commit(connection: object) -> None:
+    def do_commit(connection: Any) -> None:
         if strikes():
             strike()
         commit(connection)
 
-    engine.dialect.do_commit = do_commit
+    engine.dialect.do_commit = do_commit  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def strike_at_statement(engine: sa.Engine, number: int, strike: Strike) -> None:
@@ -50,7 +51,7 @@ def strike_at_statement(engine: sa.Engine, number: int, strike: Strike) -> None:
             strike()
         execute(*arguments)
 
-    engine.dialect.do_execute = do_execute
+    engine.dialect.do_execute = do_execute  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def lose_connection(engine: sa.Engine) -> Strike:
@@ -71,5 +72,5 @@ def count_commits(engine: sa.Engine) -> list[int]:
     def count(_connection: sa.Connection) -> None:
         counted[0] += 1
 
-    sa.event.listen(engine, "commit", count)
+    event.listen(engine, "commit", count)
     return counted

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import event
 
 from bandsync_dagster.collection.collector import RunIdentity
 from bandsync_dagster.store.errors import SpoolError, StoreUnavailable
@@ -35,14 +36,14 @@ class Disk:
     def fill(self) -> None:
         """Leave no room for more changes. SQLite then fails of itself: its file may not have another page."""
         if self._engine.dialect.name == "sqlite":
-            sa.event.listen(self._engine, "checkout", _allow_no_more_pages)
+            event.listen(self._engine, "checkout", _allow_no_more_pages)
         else:
             self._execute(_NO_ROOM)
 
     def free(self) -> None:
         """Make room."""
         if self._engine.dialect.name == "sqlite":
-            sa.event.remove(self._engine, "checkout", _allow_no_more_pages)
+            event.remove(self._engine, "checkout", _allow_no_more_pages)
             self._engine.dispose()
         else:
             self._execute("DROP TRIGGER no_room ON changes")
