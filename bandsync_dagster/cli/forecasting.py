@@ -17,6 +17,7 @@ from bandsync_dagster.github.errors import RateLimited
 from bandsync_dagster.resources import Services
 from bandsync_dagster.settings import Settings
 from bandsync_dagster.store.standing import standings
+from bandsync_dagster.wording import counted
 
 _ROWS_SHOWN = 40
 
@@ -105,5 +106,6 @@ def _conclusion(services: Services, told: Forecast) -> str:
     needed = windows(told.cost, limits, remaining, share=services.settings.reserve)
     fits = "It fits into the present window of quota" if needed == 1 else f"It takes {needed:,} windows of quota"
     left = " · ".join(map(quota_text, quotas))
-    asking = f"Asking has cost {told.spent.core:,} requests and {told.spent.graphql:,} points."
+    requests = counted(told.spent.core, "core request", "core requests")
+    asking = f"Asking has cost {requests} and {counted(told.spent.graphql, 'graphql point', 'graphql points')}."
     return f"{fits}: {left}.\n{asking}"

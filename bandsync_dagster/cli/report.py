@@ -115,8 +115,9 @@ def print_report(console: Console, report: Report) -> None:
 def summary(report: Report) -> Text:
     """Say in one sentence how it went and what it cost."""
     syncs = [sync for row in report.rows for sync in row.syncs.values()]
+    requests = counted(sum(sync.requests for sync in syncs), "request", "requests")
     cost = (
-        f"{sum(sync.requests for sync in syncs):,} requests and {sum(sync.points for sync in syncs):,} GraphQL points"
+        f"{requests} and {counted(sum(sync.points for sync in syncs), 'GraphQL point', 'GraphQL points')}"
         f" besides {counted(report.listing_requests, 'request', 'requests')} to list the sources"
     )
     deferrals = sum(row.track.deferrals for row in report.rows)
@@ -133,7 +134,8 @@ def summary(report: Report) -> Text:
 
 
 def _cost_text(cost: Cost) -> str:
-    return f"{cost.core:,} core requests, {cost.graphql:,} graphql points"
+    requests, points = ("core request", "core requests"), ("graphql point", "graphql points")
+    return f"{counted(cost.core, *requests)}, {counted(cost.graphql, *points)}"
 
 
 def _repositories(rows: Sequence[Row]) -> str:
