@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from bandsync_dagster.clock import Clock, utc_now
 from bandsync_dagster.collection.collector import Collector
 from bandsync_dagster.collection.ledger import StoreLedger
-from bandsync_dagster.collection.outage import BACKOFF, name_of, persist_here
+from bandsync_dagster.collection.outage import BACKOFF, persist_here
 from bandsync_dagster.collection.pipeline import PipelineOptions
 from bandsync_dagster.github.auth import AppInstallation, Credential, PersonalToken
 from bandsync_dagster.github.client import GitHubClient
@@ -53,7 +53,7 @@ class Services:
         Raises:
             StoreError: The store refuses, or stayed away.
         """
-        return persist_here(partial(function, self.engine, *args, **kwargs), what=name_of(function))
+        return persist_here(partial(function, self.engine, *args, **kwargs))
 
     def opens_at(self, buckets: Iterable[str], now: datetime) -> datetime | None:
         """Return when the last closed one of these rate limit resources is open again, None when none is closed."""
@@ -103,7 +103,7 @@ class ServicesResource(dg.ConfigurableResource[Services]):
         settings = Settings.from_mapping(os.environ)  # noqa: TID251  (the one place)
         with shown_in_run(context):
             opening = partial(open_services, settings)
-            yield persist_here(opening, what="open_services", delays=BACKOFF if context.run else ())
+            yield persist_here(opening, delays=BACKOFF if context.run else ())
 
 
 @lru_cache(maxsize=1)
@@ -113,9 +113,9 @@ def open_services(settings: Settings) -> Services:
     Raises:
         StoreError: The database cannot be reached, or was written by a newer bandsync.
     """
-    if settings.database_url.startswith("sqlite"):
-        _make_folder(settings.database_url)
     engine = create_store_engine(settings.database_url)
+    if engine.dialect.name == "sqlite":
+        _make_folder(Path(engine.url.database or ""))
     try:
         upgrade(engine)
     except StoreError:
@@ -125,12 +125,9 @@ def open_services(settings: Settings) -> Services:
     return Services(settings, engine)
 
 
-def _make_folder(sqlite_url: str) -> None:
-    file = sa.make_url(sqlite_url).database
-    if not file or file == ":memory:":
-        return
+def _make_folder(file: Path) -> None:
     try:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreMisconfigured(
             f"the folder of the SQLite database {file} cannot be made: {error.strerror}; check the database URL"

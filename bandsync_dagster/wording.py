@@ -1,4 +1,4 @@
-"""How moments and spans are put into words, the same wherever a person reads them."""
+"""How moments, spans and the like are put into words, the same wherever a person reads them."""
 
 from datetime import datetime
 
@@ -18,6 +18,11 @@ def limit_reached(bucket: str) -> str:
 def counted(number: int, one: str, several: str) -> str:
     """Say how many: `1 run`, `1,200 runs`."""
     return f"{number:,} {one if number == 1 else several}"
+
+
+def sentence(text: str) -> str:
+    """Return the text as a sentence begins: with a capital, whatever else is in it unchanged."""
+    return text[:1].upper() + text[1:]
 
 
 def _from_now(seconds: float) -> str:

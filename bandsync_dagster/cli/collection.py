@@ -166,7 +166,7 @@ class Collection:
         if self._facts.trouble is None:
             return self._facts.syncs
         reading = partial(read_facts, self._engine, _roots(runs), self._clock())
-        return persist_here(reading, what="read_facts", pause=self._interrupts.pause).syncs
+        return persist_here(reading, pause=self._interrupts.pause).syncs
 
     def _explain(self, report: Report) -> Report:
         """Have Dagster say why runs failed that could not note it in the database: it was away or full, as a rule."""

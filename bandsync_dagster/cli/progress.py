@@ -16,7 +16,7 @@ from bandsync_dagster.cli.tracking import Standing, Track, count
 from bandsync_dagster.clock import Clock
 from bandsync_dagster.store.gate import Gate
 from bandsync_dagster.store.syncs import Sync
-from bandsync_dagster.wording import limit_reached, moment
+from bandsync_dagster.wording import limit_reached, moment, sentence
 
 _BAR_WIDTH: Final = 40
 # Runs shown by name; the pool lets five work at a time.
@@ -127,7 +127,7 @@ def _gate_lines(snapshot: Snapshot) -> list[Text]:
 def _trouble_texts(snapshot: Snapshot) -> list[str]:
     """Say why the numbers stand still: the database can't be read, or can be, and no run can write to it."""
     if trouble := snapshot.facts.trouble:
-        return [f"{trouble[:1].upper()}{trouble[1:]}"]
+        return [sentence(trouble)]
     beats = [sync.heartbeat_at for sync in snapshot.facts.syncs if sync.state == "running" and sync.heartbeat_at]
     mute = (snapshot.now - max(beats, default=snapshot.now)).total_seconds()
     told = f"No run has written to the database for {stopwatch(mute)}; their logs say why, such as a full disk"

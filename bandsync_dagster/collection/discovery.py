@@ -250,12 +250,12 @@ def record_discovery(engine: sa.Engine, found: Discovery, *, now: datetime) -> l
     Raises:
         StoreError: The store refuses, or stayed away.
     """
-    stored = persist_here(partial(list_repositories, engine), what="list_repositories")
+    stored = persist_here(partial(list_repositories, engine))
     seen = [asdict(repository) for repository in _to_note(found, stored)]
-    persist_here(partial(upsert_repositories, engine, seen, now=now), what="upsert_repositories")
+    persist_here(partial(upsert_repositories, engine, seen, now=now))
     gone = list(_gone(found, stored))
     for repository, reason in gone:
-        persist_here(partial(mark_repository, engine, repository.id, "gone", reason, now=now), what="mark_repository")
+        persist_here(partial(mark_repository, engine, repository.id, "gone", reason, now=now))
     return [repository.full_name for repository, _ in gone]
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from bandsync_dagster.store.engine import transient
 from bandsync_dagster.store.errors import StoreError
+from bandsync_dagster.wording import sentence
 
 Sleep = Callable[[float], Awaitable[object]]
 Pause = Callable[[float], object]
@@ -32,9 +33,9 @@ class _Attempts(Generic[Result]):
     They are told from the thread that makes them: what keeps the log may be as slow as the store is.
     """
 
-    def __init__(self, call: Callable[[], Result], what: str, delays: tuple[float, ...]) -> None:
+    def __init__(self, call: Callable[[], Result], what: str | None, delays: tuple[float, ...]) -> None:
         self._call = call
-        self._what = what
+        self._what = what or _name_of(call)
         self._delays = delays
         self._failed = 0
 
@@ -56,15 +57,15 @@ class _Attempts(Generic[Result]):
         told = str(error).rstrip(".")
         later = self._delays[self._failed - 1 :]
         next_one = f"the next is in {later[0]:g} s" if later else "it was the last"
-        _log.warning("%s. Attempt %s failed; %s.", told[:1].upper() + told[1:], self._numbered(self._failed), next_one)
+        _log.warning("%s. Attempt %s failed; %s.", sentence(told), self._numbered(self._failed), next_one)
 
     def _numbered(self, number: int) -> str:
         return f"{number} of {len(self._delays) + 1} ({self._what})"
 
 
-def name_of(function: Callable[..., Any]) -> str:
-    """Return what to call a function of the store in the log of an outage."""
-    return getattr(getattr(function, "func", function), "__name__", "a question")
+def _name_of(call: Callable[..., Any]) -> str:
+    """Return the name of a function, or of the one that a `partial` is of."""
+    return getattr(getattr(call, "func", call), "__name__", "a question")
 
 
 def _ignore() -> None:
@@ -79,7 +80,7 @@ def _never() -> bool:
 async def persist(
     call: Callable[[], Result],
     *,
-    what: str,
+    what: str | None = None,
     sleep: Sleep = asyncio.sleep,
     delays: tuple[float, ...] = BACKOFF,
     on_retry: Callable[[], None] = _ignore,
@@ -89,7 +90,7 @@ async def persist(
 
     Args:
         call: Reads or writes.
-        what: What it is about, for whoever reads the log of an outage.
+        what: What it is about, for whoever reads the log of an outage; None names the function called.
         sleep: Waits for a number of seconds.
         delays: Seconds between attempts.
         on_retry: Called before each wait.
@@ -128,14 +129,17 @@ class Store:
         self, function: Callable[Concatenate[sa.Engine, Params], Result], *args: Params.args, **kwargs: Params.kwargs
     ) -> Result:
         """Call a function of the store; its first argument, the engine, is added here."""
-        call = partial(function, self.engine, *args, **kwargs)
-        return await persist(call, what=name_of(function), sleep=self.sleep, delays=self.delays)
+        return await persist(partial(function, self.engine, *args, **kwargs), sleep=self.sleep, delays=self.delays)
 
 
 def persist_here(
-    call: Callable[[], Result], *, what: str, pause: Pause | None = None, delays: tuple[float, ...] = BACKOFF
+    call: Callable[[], Result],
+    *,
+    what: str | None = None,
+    pause: Pause | None = None,
+    delays: tuple[float, ...] = BACKOFF,
 ) -> Result:
-    """Make a call to the store in this thread, again after each delay while the store is away.
+    """Make a call to the store in this thread, again after each delay while the store is away; else as `persist`.
 
     Raises:
         StoreError: As `persist`.
