@@ -1,5 +1,6 @@
 """Five writers on one SQLite file, whose lock somebody else holds now and then for longer than they wait for it."""
 
+import asyncio
 import logging
 import os
 import re
@@ -31,7 +32,7 @@ NAMES = [f"acme/pool-{number}" for number in range(5)]
 # How long a writer waits for the lock, in place of 30 s.
 PATIENCE_SECONDS = 0.2
 # How often the lock is held, how many requests are sent before that, and how often it is waited for in vain meanwhile.
-HOLDS = 6
+HOLDS = 5
 REQUESTS_BETWEEN = 6
 REFUSALS_PER_HOLD = 5
 
@@ -63,17 +64,23 @@ def collect(url: str, github_url: str, name: str, pipe: str) -> tuple[int, int]:
 
 
 class _Holder:
-    """Holds a file's write lock, again and again, each time until some writers have given up waiting for it."""
+    """Holds a file's write lock, again and again, each time until some writers have given up waiting for it.
+
+    While it waits for the lock itself, GitHub answers nobody: else, on a busy machine, the writers might be done first.
+    """
 
     def __init__(self, path: str, pipe: Path, github: SimulatedGitHub) -> None:
         os.mkfifo(pipe)
         self.holds = 0
-        self._requests = _count_requests(github)
+        self._requests, self._may_answer = threading.Semaphore(0), threading.Event()
         self._path = path
         # Open for both, so that it never ends.
         self._pipe = os.open(pipe, os.O_RDWR)
         self._done = False
         self._thread = threading.Thread(target=self._hold_again_and_again)
+        self._may_answer.set()
+        self._serve = github.application._serve
+        github.application._serve = self._serve_when_held
 
     def __enter__(self) -> "_Holder":  # noqa: PYI034  (typing.Self is new in Python 3.11)
         self._thread.start()
@@ -86,12 +93,19 @@ class _Holder:
         self._thread.join()
         os.close(self._pipe)
 
+    async def _serve_when_held(self, incoming: Incoming) -> Any:
+        self._requests.release()
+        await asyncio.to_thread(self._may_answer.wait)
+        return await self._serve(incoming)
+
     def _hold_again_and_again(self) -> None:
         with closing(sqlite3.connect(self._path, timeout=60, isolation_level=None)) as connection:
             while self.holds < HOLDS and not self._done:
                 for _ in range(REQUESTS_BETWEEN):
                     self._requests.acquire()
+                self._may_answer.clear()
                 connection.execute("BEGIN IMMEDIATE")
+                self._may_answer.set()
                 self._await_refusals()
                 connection.execute("ROLLBACK")
                 self.holds += 1
@@ -99,19 +113,6 @@ class _Holder:
     def _await_refusals(self) -> None:
         for _ in range(REFUSALS_PER_HOLD):
             os.read(self._pipe, 1)
-
-
-def _count_requests(github: SimulatedGitHub) -> threading.Semaphore:
-    """Return what is released with each request."""
-    application, requests = github.application, threading.Semaphore(0)
-    serve = application._serve
-
-    async def count(incoming: Incoming) -> Any:
-        requests.release()
-        return await serve(incoming)
-
-    application._serve = count
-    return requests
 
 
 def five_repositories(clock: Clockwork) -> World:

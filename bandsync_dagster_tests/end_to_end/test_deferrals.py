@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -97,10 +98,18 @@ def words_a_user_sees(dagster: Deployed) -> Iterator[str]:
         yield f"{sync.state} {sync.outcome} {sync.error}"
 
 
+def one_large_and_eleven_small() -> World:
+    """A world with one repository that takes more than three windows of quota by itself, however slow its runs are."""
+    world = generate(4, repositories=12, changes=10, runs=10)
+    large, start = next(iter(world.repositories.values())), world.now() - timedelta(days=100)
+    for minute in range(3_500):
+        world.add_change(large, at=start + timedelta(minutes=minute))
+    return world
+
+
 def test_a_backfill_over_four_windows_of_quota_ends_well(deploy: Deploy, tmp_path: Path) -> None:
     """It never fails, sends nothing while the gate is closed, costs a request a deferral more, and gets every row."""
-    # Five repositories at once need more than a window has, however slowly their runs start.
-    world = generate(4, repositories=12, changes=300, runs=30)
+    world = one_large_and_eleven_small()
     floor = requests_without_limits(world, tmp_path)
     dagster = deploy(world, limits=Limits(core=1000, graphql=36, window=45.0), settings={"BANDSYNC_RESERVE": "0"})
     dagster.discover()
@@ -129,7 +138,7 @@ def test_a_backfill_over_four_windows_of_quota_ends_well(deploy: Deploy, tmp_pat
 def defer_one(dagster: Deployed, name: str) -> Run:
     """Use up the core quota and start a run that meets it; return the successor that waits."""
     dagster.discover()
-    dagster.github.spend("core", 10**6)
+    dagster.use_up("core")
     first = dagster.collect(name)
     assert first.status == "SUCCESS"
     assert first.tags[DEFERRED_BUCKET] == "core"
@@ -169,7 +178,7 @@ def test_a_backfill_cancelled_while_deferred_stays_cancelled(deploy: Deploy) -> 
     """All its waiting runs end, and so do their syncs."""
     dagster = deploy(small_world(), limits=LONG)
     dagster.discover()
-    dagster.github.spend("core", 10**6)
+    dagster.use_up("core")
     backfill = dagster.backfill(dagster.names)
     wait_for("a deferred run of the backfill", lambda: [run for run in dagster.runs() if SUCCESSOR_OF in run.tags])
     wait_for("all runs to wait", lambda: not dagster.runs(ACTIVE))
@@ -216,8 +225,7 @@ def test_after_the_first_limit_answer_each_running_process_sends_one_request_at_
     for name in dagster.names:
         dagster.launch("collection", **{PARTITION: name})
     wait_for("several runs to ask GitHub", lambda: dagster.github.count(bucket="graphql") >= 8)
-    for bucket in ("core", "graphql"):
-        dagster.github.spend(bucket, 10**6)
+    dagster.use_up("core", "graphql")
     wait_for("the gate to close", lambda: pool_limit(dagster.instance) == 0)
     wait_for("all runs to wait", lambda: not dagster.runs(ACTIVE))
     log = dagster.github.log
@@ -235,7 +243,7 @@ def test_everything_killed_while_deferred_goes_on_after_a_restart(deploy: Deploy
     dagster.discover()
     backfill = dagster.backfill(dagster.names)
     wait_for("a worker in the middle of its work", lambda: dagster.runs(["STARTED"]) and dagster.table("changes"))
-    dagster.github.spend("core", 10**6)
+    dagster.use_up("core")
     wait_for("a deferral", lambda: [run for run in dagster.runs() if SUCCESSOR_OF in run.tags])
     dagster = deploy.kill_and_start_again(dagster)
     wait_for("every run to end", lambda: dagster.backfill_status(backfill) != "REQUESTED" or None)
