@@ -53,10 +53,13 @@ def defer(
     context.instance.add_run_tags(context.run.run_id, tags)
     context.log_event(_observation(context, deferral, now))
     if not _has_queue(context):
+        # What has no partition has no checkpoint either.
+        goes_on = "; it goes on where it stopped" if context.has_partition_key else ""
         context.log.warning(
             "Not materialized: this run did not come from Dagster's queue, so nothing will take over from it. "
-            "Run it again %s; it goes on where it stopped.",
+            "Run it again %s%s.",
             moment(deferral.resume_at, now),
+            goes_on,
         )
         return
     successor = queue_successor(context.instance, context.run.run_id, tags, context.repository_def)

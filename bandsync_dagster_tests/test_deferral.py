@@ -1,6 +1,7 @@
 """Deferral: who continues what, what a successor is like, and that no attempt is used up."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -21,7 +22,15 @@ from bandsync_dagster.simulator import DEFAULT_TOKEN, SimulatedGitHub, generate
 from bandsync_dagster.step_retries import STEP_RETRIES, StepRetries
 from bandsync_dagster.store.schema import STAGES
 from bandsync_dagster.store.status import coverage
-from bandsync_dagster.tags import COLLECTION, COLLECTION_JOB, DEFERRED_BUCKET, DEFERRED_UNTIL, PARTITION, SUCCESSOR_OF
+from bandsync_dagster.tags import (
+    COLLECTION,
+    COLLECTION_JOB,
+    DEFERRED_BUCKET,
+    DEFERRED_UNTIL,
+    DISCOVERY_JOB,
+    PARTITION,
+    SUCCESSOR_OF,
+)
 
 NOON = {DEFERRED_UNTIL: "2026-03-01T12:00:00+00:00", DEFERRED_BUCKET: "core"}
 LATER = {DEFERRED_UNTIL: "2026-03-01T13:00:00+00:00", DEFERRED_BUCKET: "graphql"}
@@ -196,6 +205,7 @@ def test_a_deferral_without_a_queue_ends_unmaterialized_and_says_when_to_run_aga
     assert find_successor(instance, result.run_id) is None
     messages = [entry.user_message for entry in instance.all_logs(result.run_id)]
     assert any("Not materialized" in text and "Run it again at" in text for text in messages)
+    assert any(text.endswith("it goes on where it stopped.") for text in messages)
     assert pool_limit(instance) == 0
 
     with engine.begin() as connection:
@@ -205,6 +215,21 @@ def test_a_deferral_without_a_queue_ends_unmaterialized_and_says_when_to_run_aga
     assert again.success
     assert len(again.get_asset_materialization_events()) == len(STAGES)
     assert coverage(engine, ["acme/alto"])["reached"] == 1
+
+
+def test_a_discovery_deferred_without_a_queue_does_not_promise_to_go_on(
+    instance: dg.DagsterInstance, engine: sa.Engine, github: SimulatedGitHub, tmp_path: Path
+) -> None:
+    """It has no checkpoint: the next run lists the sources from the start."""
+    github.spend("core", 10**6)
+    services = services_for(github, engine, tmp_path)
+    services = replace(services, settings=replace(services.settings, sources=("org:acme",)))
+    job = build_defs(resource_overrides={"services": services}).resolve_job_def(DISCOVERY_JOB)
+    result = job.execute_in_process(instance=instance)
+    assert result.get_asset_materialization_events() == []
+    (told,) = [entry.user_message for entry in instance.all_logs(result.run_id) if "Not mat" in entry.user_message]
+    assert "Run it again at" in told
+    assert "goes on" not in told
 
 
 def test_a_deferral_is_visible_on_run_and_asset(
