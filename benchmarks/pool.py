@@ -70,6 +70,7 @@ class Measured:
         pool: The pool's limit.
         seconds: From the first run's launch to the last run's end.
         busy: Seconds of all runs together, each from its process's first sign to its end.
+        unfilled: Seconds of all places together before their first run and after their last one.
         requests: What GitHub was asked.
         cpu: CPU seconds of Dagster and its runs.
         own_cpu: CPU seconds of this process, which is mostly the simulated GitHub.
@@ -78,6 +79,7 @@ class Measured:
     pool: int
     seconds: float
     busy: float
+    unfilled: float
     requests: int
     cpu: float
     own_cpu: float
@@ -96,7 +98,8 @@ class Measured:
         parts = {
             "waiting for GitHub": answers,
             "the rest of the runs": self.busy - answers,
-            "between two runs": places - self.busy,
+            "between two runs": places - self.busy - self.unfilled,
+            "before the first and after the last": self.unfilled,
         }
         return ", ".join(f"{name} {seconds / places:.0%}" for name, seconds in parts.items())
 
@@ -123,11 +126,13 @@ def collect(workload: Workload, pool: int, interrupts: Interrupts) -> Measured:
             began = time.time()
             runs = _finish(local, [Launch(COLLECTION_JOB, {PARTITION: key}) for key in keys], interrupts)
             _compare(local.services.engine, world)
+        started, ended = sorted(run.started or 0 for run in runs), sorted(run.ended or 0 for run in runs)
         # Children count once they have ended and been waited for, which by now they all were.
         return Measured(
             pool=pool,
-            seconds=max(run.ended or 0 for run in runs) - began,
-            busy=sum((run.ended or 0) - (run.started or 0) for run in runs),
+            seconds=ended[-1] - began,
+            busy=sum(ended) - sum(started),
+            unfilled=sum(start - began for start in started[:pool]) + sum(ended[-1] - end for end in ended[-pool:]),
             requests=len(github.log),
             cpu=_cpu(resource.RUSAGE_CHILDREN) - before,
             own_cpu=_cpu(resource.RUSAGE_SELF) - own_before,
