@@ -229,6 +229,7 @@ class _Collection:
         async with opened.pipeline as pipeline:
             scan = Scan(
                 client=client,
+                sync=opened.sync,
                 repository=repository,
                 position=position,
                 options=self.options,

@@ -92,6 +92,7 @@ async def _pending(scan: Scan) -> AsyncIterator[PendingVerification]:
             now=now,
             limit=CHUNK,
             detail=scan.options.detail,
+            since=scan.sync.started_at,
             before=before,
         )
         for run in chunk:

@@ -27,6 +27,24 @@ class Relist:
 
 
 @dataclass(frozen=True, slots=True)
+class Refresh:
+    """Which of the unfinished runs a sync has asked for: those up to a place, in their order, or all of them."""
+
+    sync: int
+    until: tuple[datetime, int] | None
+
+    @classmethod
+    def load(cls, saved: Mapping[str, Any]) -> "Refresh":
+        """Read what `dump` wrote."""
+        until = saved["until"]
+        return cls(saved["sync"], (required(until[0]), until[1]) if until else None)
+
+    def dump(self) -> dict[str, Any]:
+        """Return it as JSON holds it."""
+        return {"sync": self.sync, "until": [to_text(self.until[0]), self.until[1]] if self.until else None}
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far a repository's runs are known.
 
@@ -36,6 +54,7 @@ class Progress:
         bottom: Whether no run is older.
         relisted: When the last complete listing of the re-run horizon began.
         relist: One that was begun and is not complete.
+        refresh: What a sync that has not ended asked of the runs that were unfinished before it.
         etags: The head page's ETag as each token last saw it, by fingerprint: ETags are token specific.
         head_since: Its oldest second: everything newer is on it. None when it held every run there is.
         overfull: Seconds that hold more runs than GitHub returns.
@@ -48,6 +67,7 @@ class Progress:
     bottom: bool = False
     relisted: datetime | None = None
     relist: Relist | None = None
+    refresh: Refresh | None = None
     etags: Mapping[str, str] = field(default_factory=dict[str, str])
     head_since: datetime | None = None
     overfull: frozenset[datetime] = frozenset()
@@ -63,6 +83,7 @@ class Progress:
             bottom=bool(position["bottom"]),
             relisted=from_text(position["relisted"]),
             relist=Relist.load(position["relist"]) if position["relist"] else None,
+            refresh=Refresh.load(position["refresh"]) if position.get("refresh") else None,
             etags=dict(position["etags"]),
             head_since=from_text(position["head_since"]),
             overfull=frozenset(required(text) for text in position["overfull"]),
@@ -78,6 +99,7 @@ class Progress:
             "bottom": self.bottom,
             "relisted": to_text(self.relisted),
             "relist": self.relist.dump() if self.relist else None,
+            "refresh": self.refresh.dump() if self.refresh else None,
             "etags": dict(self.etags),
             "head_since": to_text(self.head_since),
             "overfull": sorted(second.isoformat() for second in self.overfull),

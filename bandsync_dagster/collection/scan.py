@@ -14,6 +14,7 @@ from bandsync_dagster.collection.outage import Sleep, Store
 from bandsync_dagster.collection.pipeline import Page, Pipeline
 from bandsync_dagster.github.client import GitHubClient
 from bandsync_dagster.github.models import Change, Job, Repository, Verification
+from bandsync_dagster.store.syncs import Sync
 
 Record = Change | Verification | Job
 Params = ParamSpec("Params")
@@ -58,6 +59,7 @@ class Scan:
 
     Attributes:
         client: Asks GitHub.
+        sync: What this is a part of; after a deferral, the same one as before.
         repository: As GitHub describes it, `id` being its identity and `full_name` its present name.
         position: The checkpoint to go on from; None at the first time and on a full refresh.
         options: What a person asked for.
@@ -70,6 +72,7 @@ class Scan:
     """
 
     client: GitHubClient
+    sync: Sync
     repository: Repository
     position: dict[str, Any] | None
     options: StageOptions

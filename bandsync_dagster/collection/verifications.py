@@ -18,7 +18,7 @@ from bandsync_dagster.collection.archived import ends_as_final, mark_final
 from bandsync_dagster.collection.listing import Listing, recognised
 from bandsync_dagster.collection.moments import SECOND, days_before, settled_before
 from bandsync_dagster.collection.pages import PageSize, ask_adaptively
-from bandsync_dagster.collection.run_progress import Progress, Relist
+from bandsync_dagster.collection.run_progress import Progress, Refresh, Relist
 from bandsync_dagster.collection.scan import Scan
 from bandsync_dagster.collection.windows import CAP, Window, span_for
 from bandsync_dagster.github.errors import Forbidden, GitHubError, NotFound, TransientError
@@ -166,12 +166,16 @@ class _Walk:
 
     async def refresh_unfinished(self) -> None:
         """Ask for each stored run that was not completed, unless this sync or the head page told already."""
+        sync, done = self._scan.sync.id, self._progress.refresh
         stored = await self._scan.read(unfinished_verifications, self._scan.repository.id)
         self._move(gone=self._progress.gone & {run.id for run in stored})
         self._going_on |= {run.id for run in stored} - self._seen - self._progress.gone
-        for run in stored:
+        for run in stored if done is None or done.sync != sync else _behind(done, stored):
             if run.id not in self._seen and run.id not in self._progress.gone and self._worth_asking(run):
+                self._move(refresh=Refresh(sync, (run.created_at, run.id)))
                 await self._refresh(run.id)
+        if self._history() is not None:
+            self._move(refresh=Refresh(sync, None))
 
     def _worth_asking(self, run: UnfinishedVerification) -> bool:
         head_since = self._progress.head_since
@@ -193,19 +197,31 @@ class _Walk:
 
     async def backward(self) -> None:
         """List what lies before the interval, newest first."""
-        if self._progress.bottom or self._progress.upper is None:
+        history = self._history()
+        if history is None:
             return
-        floor = days_before(self._scan.clock(), self._scan.options.history_days)
-        async for piece in self._listing.walk(Window(floor, self._lower - SECOND)):
+        async for piece in self._listing.walk(history):
             if piece.down_to is not None:
                 self._move(lower=piece.down_to)
             elif piece.done:
                 self._move(bottom=True)
+            if piece.done and piece.down_to == history.since:
+                self._move(refresh=None)
             await self._put(piece.runs)
+
+    def _history(self) -> Window | None:
+        """Return what lies before the interval and is wanted, None if nothing is."""
+        if self._progress.bottom or self._progress.upper is None:
+            return None
+        floor = days_before(self._scan.clock(), self._scan.options.history_days)
+        history = Window(floor, self._lower - SECOND)
+        return None if history.empty else history
 
     async def finish(self) -> None:
         """Note what was learnt; don't let a second that can't be split pass for success."""
         self._scan.note(page_size=self._listing.size.size)
+        if self._progress.refresh is not None:
+            await self._put([], refresh=None)
         if (self._progress.bottom or self._progress.upper is None) and not self._going_on:
             await mark_final(self._scan, self._progress.dump())
         overfull = self._progress.overfull | self._listing.overfull
@@ -262,6 +278,11 @@ class _Walk:
         size, overfull = self._listing.size.size, self._progress.overfull | self._listing.overfull
         self._move(page_size=size, overfull=overfull, **changed)
         await self._scan.put(runs, position=self._progress.dump())
+
+
+def _behind(done: Refresh, stored: Sequence[UnfinishedVerification]) -> list[UnfinishedVerification]:
+    """Return the runs that were not asked for yet."""
+    return [] if done.until is None else [run for run in stored if (run.created_at, run.id) > done.until]
 
 
 def is_relist_due(progress: Progress, now: datetime) -> bool:

@@ -138,6 +138,7 @@ def pending_verifications(
     now: datetime,
     limit: int,
     detail: Detail,
+    since: datetime | None = None,
     before: tuple[datetime, int] | None = None,
 ) -> list[PendingVerification]:
     """Return the verifications whose jobs are to be collected, newest first.
@@ -150,10 +151,12 @@ def pending_verifications(
         now: When what is due is due.
         limit: How many at most.
         detail: `full` also returns those collected as `basic`.
+        since: When the sync began, if it is going on: what it has asked for is not due again before the next one.
         before: Creation time and id of the last one of an earlier answer: goes on behind it.
     """
     fresh = sa.or_(job_totals.c.verification_id.is_(None), job_totals.c.run_attempt < verifications.c.run_attempt)
-    due = [fresh, job_totals.c.retry_at <= now]
+    asked = job_totals.c.collected_at > since if since else sa.false()
+    due = [fresh, sa.and_(job_totals.c.retry_at <= now, ~asked)]
     if detail == "full":
         due.append(job_totals.c.detail != "full")
     statement = (

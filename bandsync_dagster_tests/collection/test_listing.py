@@ -82,7 +82,8 @@ def walk(github: Listed, window: Window, *, oldest_first: bool = False, size: in
             credentials=[], ledger=MemoryLedger(), transport=transport, clock=lambda: NOON
         ) as client:
             # Listing needs nothing of the scan but the client and the repository.
-            scan = Scan(client, POOL, None, StageOptions(), lambda: NOON, cast("Any", None), cast("Any", None))
+            nothing = cast("Any", None)
+            scan = Scan(client, nothing, POOL, None, StageOptions(), lambda: NOON, nothing, nothing)
             listing = Listing(scan, PageSize(size))
             return [piece async for piece in listing.walk(window, oldest_first=oldest_first)], listing
 

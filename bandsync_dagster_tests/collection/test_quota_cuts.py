@@ -1,6 +1,8 @@
 """What is there when the quota ends in the middle, and how it goes on."""
 
-from datetime import timedelta
+import re
+from collections import Counter
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -95,6 +97,51 @@ def test_no_page_is_asked_for_twice_however_often_the_quota_ends(simulate: Simul
         assert result.deferrals == len(deferrals)
         assert result.collected <= COUNT * 1.05 + 200
     simulation.assert_true()
+
+
+class _Ticking(Clockwork):
+    """A clock that goes on between two looks at it, as clocks do."""
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        self.advance(milliseconds=1)
+        return self.now
+
+
+def single_runs(simulation: Simulation) -> Counter[str]:
+    """Count the requests for one run, or for the jobs of one."""
+    paths = (request.path for request in simulation.github.log if request.limited is None)
+    return Counter(path for path in paths if re.search(r"/actions/runs/\d+", path))
+
+
+@pytest.mark.parametrize(("stage", "runs"), [("verifications", 40), ("jobs", 190)])
+@on_sqlite
+def test_a_sync_asks_once_for_a_run_that_goes_on_however_often_the_quota_ends(
+    simulate: Simulate, stage: str, runs: int
+) -> None:
+    """It is for the next sync to ask again: else those that go on would use up each window, and nothing else be got."""
+    clock = _Ticking()
+    world = World(clock=clock)
+    repository = fill_with_runs(world, "acme/pool", evenly(150, days=1), jobs=1)
+    # Behind the head page.
+    for moment in evenly(40, days=20):
+        world.add_run(repository, at=moment - timedelta(days=2), jobs=1, conclusion=None)
+    simulation = simulate(world, clock, limits=Limits(core=12))
+    simulation.github.spend("core", 9)
+    _, deferrals = simulation.collect_through_deferrals("verifications", "acme/pool")
+    assert len(deferrals) == 1
+    assert not single_runs(simulation)
+
+    for _ in range(2):
+        clock.advance(hours=1)
+        simulation.github.clear_log()
+        _, deferrals = simulation.collect_through_deferrals(stage, "acme/pool", detail="full")
+        asked = single_runs(simulation)
+        assert (len(asked), set(asked.values())) == (runs, {1})
+        assert len(deferrals) >= 3
+        # The second time, only those that go on.
+        runs = 40
+    simulation.assert_true("verifications")
 
 
 @on_sqlite

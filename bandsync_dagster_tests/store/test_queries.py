@@ -1,6 +1,6 @@
 """What the rest of the project asks of the store."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -71,6 +71,16 @@ def test_what_makes_a_collected_verification_pending_again(
     store_verifications(engine, verification(1))
     note(engine, 1, **noted)
     assert pending(engine, detail) == ([1] if is_pending else [])
+
+
+@pytest.mark.parametrize(("began", "is_pending"), [(NOW - SECOND, False), (NOW, True), (NOW + SECOND, True)])
+def test_what_a_sync_has_asked_for_is_due_again_in_the_next_one(
+    engine: sa.Engine, began: datetime, *, is_pending: bool
+) -> None:
+    """A run still going on is asked for by each sync, but not again by one that goes on after a deferral."""
+    store_verifications(engine, verification(1))
+    note(engine, 1, retry_at=NOW)
+    assert pending(engine, since=began) == ([1] if is_pending else [])
 
 
 def test_a_new_attempt_is_pending_from_the_start(engine: sa.Engine) -> None:
