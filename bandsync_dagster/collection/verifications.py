@@ -166,16 +166,22 @@ class _Walk:
 
     async def refresh_unfinished(self) -> None:
         """Ask for each stored run that was not completed, unless this sync or the head page told already."""
-        sync, done = self._scan.sync.id, self._progress.refresh
         stored = await self._scan.read(unfinished_verifications, self._scan.repository.id)
         self._move(gone=self._progress.gone & {run.id for run in stored})
         self._going_on |= {run.id for run in stored} - self._seen - self._progress.gone
-        for run in stored if done is None or done.sync != sync else _behind(done, stored):
+        for run in self._not_asked_for(stored):
             if run.id not in self._seen and run.id not in self._progress.gone and self._worth_asking(run):
-                self._move(refresh=Refresh(sync, (run.created_at, run.id)))
+                self._move(refresh=Refresh(self._scan.sync.id, (run.created_at, run.id)))
                 await self._refresh(run.id)
         if self._history() is not None:
-            self._move(refresh=Refresh(sync, None))
+            self._move(refresh=Refresh(self._scan.sync.id, None))
+
+    def _not_asked_for(self, stored: Sequence[UnfinishedVerification]) -> Sequence[UnfinishedVerification]:
+        """Leave out what this sync asked for before it was deferred."""
+        done = self._progress.refresh
+        if done is None or done.sync != self._scan.sync.id:
+            return stored
+        return [] if done.until is None else [run for run in stored if (run.created_at, run.id) > done.until]
 
     def _worth_asking(self, run: UnfinishedVerification) -> bool:
         head_since = self._progress.head_since
@@ -278,11 +284,6 @@ class _Walk:
         size, overfull = self._listing.size.size, self._progress.overfull | self._listing.overfull
         self._move(page_size=size, overfull=overfull, **changed)
         await self._scan.put(runs, position=self._progress.dump())
-
-
-def _behind(done: Refresh, stored: Sequence[UnfinishedVerification]) -> list[UnfinishedVerification]:
-    """Return the runs that were not asked for yet."""
-    return [] if done.until is None else [run for run in stored if (run.created_at, run.id) > done.until]
 
 
 def is_relist_due(progress: Progress, now: datetime) -> bool:
