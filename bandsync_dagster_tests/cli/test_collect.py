@@ -144,7 +144,7 @@ def test_the_recorded_repository_is_collected_as_it_was_recorded(home: Path, dat
         assert code == 0, text
         assert_equals_truth(database_url, github.world)
     assert "Complete in" in text
-    assert re.search(r"Forecast: \d+ core requests?", text)
+    assert "Forecast: 1 core request, 5 graphql points." in text
     assert not [path for path in home.rglob("*") if path.is_file() and DEFAULT_TOKEN.encode() in path.read_bytes()]
 
 

@@ -32,8 +32,8 @@ NAMES = [f"acme/pool-{number}" for number in range(5)]
 # How long a writer waits for the lock, in place of 30 s.
 PATIENCE_SECONDS = 0.2
 # How often the lock is held, how many requests are sent before that, and how often it is waited for in vain meanwhile.
-HOLDS = 5
-REQUESTS_BETWEEN = 6
+HOLDS = 6
+REQUESTS_BETWEEN = 5
 REFUSALS_PER_HOLD = 5
 
 
